@@ -34,17 +34,17 @@ def json_bytes(value: Any) -> bytes:
     try:
         return orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
     except TypeError:
-        # Halves of characters, which UTF-8 has no form for and which stay escapes, and integers without end.
+        # Halves of characters, for which UTF-8 has no form and which stay escapes, and integers of any size.
         return json.dumps(value, default=_plain, separators=(",", ":")).encode()
 
 
 def stored_json(body: bytes) -> Response:
-    """Returns JSON that is there as text."""
+    """Returns JSON that exists as text."""
     return Response(body, media_type=JSON, headers=REVALIDATED)
 
 
 def opened(about: Mapping[str, Any]) -> bytes:
-    """Returns a JSON object without its end, to which members are added that are there as text."""
+    """Returns a JSON object without its end, to which members are added that exist as text."""
     return json_bytes(about)[:-1]
 
 
@@ -52,7 +52,7 @@ def etag(
     version: int, rebuilt: int = 0, parked_version: int | None = None, *, newest: int | None = None
 ) -> str:
     """Returns the entity tag of a conversation at a version, by default the newest one. Rows that were made anew are
-    another entity; so is an older version once there is a newer one, because its answer says what the newest is."""
+    another entity. So is an older version once there is a newer one, because the response names the newest."""
     later = "" if newest is None or newest == version else f".n{newest}"
     state = "" if rebuilt == 0 else f".{rebuilt}"
     parked = "" if parked_version is None else f".parked{parked_version}"
@@ -70,7 +70,7 @@ def is_among(known: str, tag: str) -> bool:
 
 
 def cursor(*keys: Any) -> str:
-    """Returns where a page ends, as text that clients pass on and do not read."""
+    """Returns the end of a page as text that is opaque to clients."""
     return base64.urlsafe_b64encode(json_bytes(keys)).decode().rstrip("=")
 
 

@@ -51,7 +51,7 @@ _log = logs.get_logger("gateway")
 def create_app(dependencies: Dependencies, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
     """Returns the app. It has to be wrapped by `security.secured`. `routes` are added to its own."""
     app = Starlette(middleware=[Middleware(RawPaths), Middleware(NoteRoute)])
-    # A path that is nearly right is not: a redirect would lose what is encoded in it.
+    # No redirect for a path that is nearly right: it would lose what is encoded in it.
     app.router.redirect_slashes = False
     app.state.dependencies = dependencies
     app.state.outages = Outages()

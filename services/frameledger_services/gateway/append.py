@@ -45,7 +45,7 @@ KEYS = UUID("6e2c3a5e-6f41-5c3e-9b7d-0d3f3a1c9f52")
 """The namespace of ids that follow from an `Idempotency-Key`. It never changes."""
 
 ADDED_BYTES = 256
-"""More than an id and a time take."""
+"""More bytes than an id and a time take."""
 
 
 def routes(dependencies: Dependencies) -> list[BaseRoute]:
@@ -104,7 +104,7 @@ async def _append(dependencies: Dependencies, request: Request) -> Response:
     if wait == 0:
         return outcomes.accepted(request, context_id, published, completed=completed)
     try:
-        # Also if the token is revoked meanwhile: this says what became of what it could publish, and of nothing else.
+        # Also if the token is revoked meanwhile: this reports the outcome of what it could publish, and nothing else.
         stored = await dependencies.client.until_stored(context_id, published, within=wait)
     except NotVisibleError as error:
         return outcomes.accepted(request, context_id, published, str(error), completed=completed)
@@ -171,8 +171,8 @@ def _check_rights(request: Request, sent: Sequence[tuple[bytes, AnyFrame]]) -> N
 def _frame(
     value: bytes, frame: AnyFrame, context_id: str, key: str | None, number: int, expected: int | None
 ) -> EncodedFrame | AnyFrame:
-    """The frame as it came if it has an id; otherwise with one. A key makes the same bytes of the same frame. Raises
-    `too-large` if it becomes too long, because numbers are written anew: 1e9 as 1000000000.0."""
+    """The frame unchanged if it has an id; otherwise with one. With a key, the same frame gives the same bytes. Raises
+    `too-large` if it becomes too long, because numbers are rewritten: 1e9 as 1000000000.0."""
     if frame.id is not None:
         return EncodedFrame(frame, value)
     if len(value) > MAX_VALUE_BYTES - ADDED_BYTES:
@@ -203,7 +203,7 @@ async def _published(
     expected: int | None,
 ) -> tuple[PublishedFrame, ...]:
     ids = [(one.frame if isinstance(one, EncodedFrame) else one).id for one in frames]
-    # One that is written by the client expects a version, and is the only one.
+    # A frame that the client writes expects a version, and is the only one.
     with publishing(ids, frame=1):
         return await dependencies.client.publish(
             context_id,
@@ -245,7 +245,7 @@ def not_published(
 
 
 def source_of(request: Request) -> str:
-    """Returns the publisher: the gateway, and the token by which it was asked."""
+    """Returns the publisher: the gateway, and the token of the request."""
     token_caller = caller.of(request.scope)
     return SOURCE if token_caller.token_id is None else f"{SOURCE}/{quote(token_caller.name, safe='')}"
 

@@ -14,7 +14,7 @@ from frameledger_services.gateway.media_types import JSON
 
 
 def routes(dependencies: Dependencies) -> list[Route]:
-    """Returns the route. The document is made when it is first asked for."""
+    """Returns the route. The document is made at the first request."""
     encoded: list[bytes] = []
 
     async def answer(_: Request) -> Response:

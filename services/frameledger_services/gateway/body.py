@@ -21,11 +21,11 @@ MOST_BYTES = MAX_VALUE_BYTES
 MOST_FRAMES = 500
 
 SHORT_BYTES = 100_000
-"""A body of more is read outside of the event loop: one of megabytes can take seconds."""
+"""A larger body is parsed outside of the event loop: megabytes can take seconds."""
 
 MOST_SECONDS = 30.0
 LEAST_RATE = 1_000
-"""Bytes a second: a body that comes as slowly keeps its connection so much longer, and one that stops does not."""
+"""Bytes a second: a body that arrives at this rate extends its time, and one that stops does not."""
 
 JSON_TYPES = (JSON, "")
 LINES_TYPES = (NDJSON, "application/jsonl")
@@ -35,8 +35,8 @@ _ARRAY = msgspec.json.Decoder(
         "_ARRAY", [(f"element_{n}", msgspec.Raw, None) for n in range(MOST_FRAMES + 1)], array_like=True
     )
 )
-"""Takes one element more than frames are allowed. It reads over the others and keeps nothing of them: a list of all
-elements can take sixty times the memory of the body."""
+"""Accepts one element more than the allowed number of frames. It skips the others and keeps nothing of them: a list of
+all elements can take sixty times the memory of the body."""
 
 _NOT_BLANK = re.compile(rb"\S")
 _DECODER = json.JSONDecoder()
@@ -50,7 +50,7 @@ async def read(request: Request) -> list[tuple[bytes, AnyFrame]]:
     """
     body = await read_bytes(request, (*JSON_TYPES, *LINES_TYPES))
     is_lines = _kind(request) in LINES_TYPES
-    # Most bodies take less time than the way to a thread and back.
+    # Most bodies take less time than handing them to a thread.
     return (
         _frames(body, is_lines)
         if len(body) <= SHORT_BYTES
@@ -120,7 +120,7 @@ def _kind(request: Request) -> str:
 
 
 def _lines(body: bytes) -> list[bytes]:
-    """The lines that are not blank; of more than are allowed, one more than that."""
+    """The lines that are not blank; at most one more than are allowed."""
     lines = list[bytes]()
     at = 0
     while len(lines) <= MOST_FRAMES and (found := _NOT_BLANK.search(body, at)) is not None:
@@ -132,8 +132,7 @@ def _lines(body: bytes) -> list[bytes]:
 
 
 def _elements(body: bytes) -> list[bytes]:
-    """The elements of an array, of more than are allowed one more than that; or the whole body: a frame is an
-    object."""
+    """The elements of an array, at most one more than are allowed; or the whole body, which is one frame."""
     if not body.lstrip(b" \t\r\n").startswith(b"["):
         return [body]
     try:

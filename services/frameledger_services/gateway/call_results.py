@@ -1,4 +1,4 @@
-"""`POST /v1/contexts/{id}/calls/{call}/result`: a result from outside settles a call that waits or is ambiguous.
+"""`POST /v1/contexts/{id}/calls/{call}/result`: a result from outside settles a call that is waiting or ambiguous.
 
 The same request may be sent again: the id of its frame is derived from the call and the result, or from the
 `Idempotency-Key`, so that one result is stored for it.
@@ -38,7 +38,7 @@ from frameledger_services.telemetry import tracing
 from frameledger_services.telemetry.message_spans import settling
 
 MOST_IGNORED = 5
-"""How often one result may be ignored, and sent again."""
+"""The maximum number of times that one result may be ignored and sent again."""
 
 Status = Literal["waiting", "ambiguous"]
 

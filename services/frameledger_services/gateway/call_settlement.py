@@ -15,7 +15,7 @@ from frameledger_services.gateway.problems import ProblemError
 
 
 class OpenCall(Protocol):
-    """What is read of a call that waits."""
+    """The fields that are read of a waiting call."""
 
     @property
     def by_client(self) -> bool: ...

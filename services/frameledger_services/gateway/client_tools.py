@@ -24,13 +24,13 @@ from frameledger_services import bounded_checks
 from frameledger_services.gateway.problems import ProblemError
 
 MOST = 128
-"""The most functions of a request: as many as OpenAI takes."""
+"""The maximum number of functions in a request: that of OpenAI."""
 
 MOST_CHECKED = 4_096
 """The number of schemas for which it is remembered whether they can be offered."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What every provider takes as the name of a function."""
+"""The names of functions that every provider accepts."""
 
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 
@@ -96,7 +96,7 @@ def value(text: str) -> Any:
     if not text.lstrip().startswith(("{", "[", '"')):
         return text
     try:
-        # As deep as it lies in a frame.
+        # As deep as it is nested in a frame.
         [parsed] = strict_json.loads(f"[{text}]".encode())
     except (DecodeError, ValueError):
         return text
@@ -121,7 +121,7 @@ def _refused(place: str, why: str) -> ProblemError:
 def _check_carried(place: str, name: str, value: Any) -> None:
     """Refuse what no frame can carry: it would fail only when it is published."""
     try:
-        # As deep as it lies in a frame that opens a conversation: frame, context, tools, tool, function.
+        # As deep as it is nested in a frame that opens a conversation: frame, context, tools, tool, function.
         strict_json.loads(f"[[[[[{json.dumps(value)}]]]]]".encode())
     except (DecodeError, ValueError, RecursionError) as error:
         raise _refused(place, f"the function {name!r} cannot be written down: {error}.") from None
@@ -139,7 +139,7 @@ def _parameters(place: str, parameters: Any) -> Any:
 
 
 class _Checked:
-    """What is wrong with JSON Schemas that were checked before. A check takes milliseconds, and a client sends the same
+    """The mistakes in JSON Schemas that were checked before. A check takes milliseconds, and a client sends the same
     functions with each request. Threads may share it."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ from frameledger_services.store.context_json import ContextHead, ContextJson, Wa
 PATH = "/v1/contexts/{context_id}"
 
 FAILURE = "frameledger.failure"
-"""Where a request's scope has the error with which its quick way ended (`plain_reads`)."""
+"""The key in a request's scope of the error with which the fast path ended (`plain_reads`)."""
 
 VERSION = parameters.integer(
     "version", "The version to read: the number of frames that it includes. Default: the newest."
@@ -141,7 +141,7 @@ def tag(found: ContextHead) -> str:
 
 
 def written(context_id: str, found: ContextJson) -> bytes:
-    """Returns a context as an answer; its messages and terms byte for byte."""
+    """Returns a context as a response; its messages and terms byte for byte."""
     about = answers.json_bytes(
         {
             "context_id": context_id,
@@ -188,7 +188,7 @@ async def _head_of(dependencies: Dependencies, request: Request) -> ContextHead:
 
 
 def _wanted(request: Request, context_id: str) -> WantedContext:
-    """Raises `bad-parameter` for two moments: they may be different ones."""
+    """Raises `bad-parameter` if two moments are given: they may differ."""
     version, time = VERSION.of(request), AT.of(request)
     if version is not None and time is not None:
         raise ProblemError("bad-parameter", f"{AT.name}: not together with {VERSION.name}.", param=AT.name)
@@ -206,7 +206,7 @@ async def _as_request(request: Request, dependencies: Dependencies, context_id: 
         ).content
 
     try:
-        # In a thread: the first one imports the provider's client, and a context may have megabytes.
+        # In a thread: the first request imports the provider's client, and a context may have megabytes.
         content = await asyncio.to_thread(rendered)
     except NoSuchProviderError as error:
         raise ProblemError("bad-parameter", f"form: {error}") from error

@@ -1,7 +1,8 @@
-"""Whether a conversation can be asked now. Both compatible APIs check it before they publish a question.
+"""Whether a question can be published to a conversation now. Both compatible APIs check it before they do so.
 
-A conversation is asked only while nothing in it is being answered. A request waits a moment for the answer before it,
-and is refused with `conversation-busy` if that does not end, and where no question would be answered at all.
+A question is published only while nothing in the conversation is being answered. A request waits a moment for the
+previous answer. It is refused with `conversation-busy` if that does not end, and if no question would be answered at
+all.
 """
 
 from __future__ import annotations

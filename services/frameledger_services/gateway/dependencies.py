@@ -18,11 +18,11 @@ from frameledger_services.store.context_json import ContextHead, ContextJson, Wa
 from frameledger_services.store.shared_reads import SharedReads
 
 MOST_HEADS = 128
-"""Of which one statement says whether they are still the newest ones: each is one small row."""
+"""The maximum number of contexts for which one statement reads the newest version: each is one small row."""
 
 PATIENCE_SECONDS = 0.01
-"""Such a statement takes one or two milliseconds. One that takes this long is held up, and others are read for beside
-it."""
+"""Such a statement takes one or two milliseconds. One that takes this long is blocked, and another one is started
+beside it."""
 
 
 @dataclass(frozen=True, slots=True)

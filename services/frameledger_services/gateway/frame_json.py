@@ -10,11 +10,11 @@ _AS_SPACES = bytes.maketrans(b"\r\n", b"  ")
 
 
 def written(frame: PagedFrame) -> bytes:
-    """Returns a frame with what the tables say of it, on one line. `frame` comes last and is the value of the record,
-    byte for byte.
+    """Returns a frame with the columns of its row, on one line. `frame` comes last and is the value of the record, byte
+    for byte.
 
-    Between its tokens JSON may have ends of lines, which neither NDJSON nor an event can have. There they are spaces,
-    and `raw` is the value as a text, with them.
+    JSON may have line ends between its tokens, which neither NDJSON nor an event may contain. They become spaces there,
+    and `raw` is the value as text, with its line ends.
     """
     value = frame.payload or b"null"
     about = {
@@ -34,6 +34,6 @@ def written(frame: PagedFrame) -> bytes:
     }
     if b"\n" in value or b"\r" in value:
         about["raw"] = value.decode()
-        # Inside of texts JSON has none.
+        # Strings of JSON contain none.
         value = value.translate(_AS_SPACES)
     return b'%s,"frame":%s}' % (orjson.dumps(about, option=orjson.OPT_UTC_Z)[:-1], value)

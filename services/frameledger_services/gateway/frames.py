@@ -24,7 +24,8 @@ from frameledger_services.store.wanted_frames import Wanted
 
 AT_ONCE = 500
 PIECE_BYTES = 1 << 20
-"""Frames that are read together for NDJSON, and about how many bytes of them: what one slow client holds in memory."""
+"""The number of frames, and about the number of bytes, that are read together for NDJSON: one slow client keeps so much
+in memory."""
 
 PAGE_BYTES = 4 << 20
 """A page ends early once its frames have about this many bytes. `Link` leads to the next page."""
@@ -180,7 +181,7 @@ async def _all(dependencies: Dependencies, context_id: str, wanted: Wanted) -> A
 
 
 def _selection(request: Request) -> tuple[Wanted, bool]:
-    """Which frames are asked for, and whether the last ones of them."""
+    """Which frames are requested, and whether the last ones of these."""
     after, before = AFTER.of(request), BEFORE.of(request)
     ids: Sequence[str] = request.query_params.getlist(ID.name)
     if len(ids) > MOST_IDS:

@@ -48,7 +48,7 @@ class _Servers:
         is_old = asyncio.get_running_loop().time() >= self._kept_until
         if self._checking is None or (self._checking.done() and is_old):
             self._checking = asyncio.create_task(self._check())
-        # A caller that goes away ends no check for which others wait.
+        # A caller that disconnects does not end a check for which others wait.
         return await asyncio.shield(self._checking)
 
     async def _check(self) -> dict[str, str]:

@@ -23,7 +23,7 @@ class KeptContexts:
     """The newest context of some conversations, as bytes, in the memory of one event loop."""
 
     def __init__(self, most_bytes: int, *, seconds: float = SECONDS) -> None:
-        """Of more than `most_bytes` those go first that were kept first; each after `seconds`."""
+        """Beyond `most_bytes` the oldest entries are removed first; each is removed after `seconds`."""
         self.bytes = 0
         """Of all that are kept."""
 
@@ -38,7 +38,7 @@ class KeptContexts:
         return context_id in self._entries
 
     def get(self, context_id: str, tag: str) -> bytes | None:
-        """Returns the context of this tag; None if it is not kept. One of another tag is deleted."""
+        """Returns the context of this tag; None if it is not cached. A context with another tag is deleted."""
         entry = self._entries.get(context_id)
         if entry is None or entry.tag == tag:
             return None if entry is None else entry.body

@@ -19,7 +19,7 @@ from frameledger_services.store.connections import DatabaseError
 
 
 class LineStream(Response):
-    """Sends pieces of whole lines, each when the client has taken the one before."""
+    """Sends pieces of whole lines, each when the client has read the previous one."""
 
     media_type = NDJSON
 
@@ -32,8 +32,8 @@ class LineStream(Response):
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send everything, unless the client leaves. Raises what broke the answer off if the server cannot cut the
-        connection."""
+        """Send everything, unless the client disconnects. Raises the error that broke the response off if the server
+        cannot cut the connection."""
         watching = asyncio.create_task(_until_disconnected(receive))
         try:
             await send(

@@ -82,7 +82,7 @@ class Tool(OfferedFunction):
     """A function that live workers of a service serve."""
 
     schema: dict[str, Any] | None
-    """What a model is told of it, in OpenAI's form; None if it has none."""
+    """The schema that models receive, in OpenAI's form; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ def _bytes(value: bytes | None) -> Any:
 
 
 def _narrower(request: Request, prefix: str) -> str:
-    """The narrower of what was asked for and what the caller may see. Raises `forbidden` if they exclude each other."""
+    """The narrower of the requested prefix and that of the caller. Raises `forbidden` if they exclude each other."""
     own = caller.of(request.scope).prefix
     if prefix.startswith(own):
         return prefix

@@ -173,7 +173,7 @@ async def _published(request: Request, topic: str) -> list[PublishedFrame]:
 
 
 def _is_id(frame_id: str) -> bool:
-    """Whether an append answers such an id."""
+    """Whether an append can return such an id."""
     return 0 < len(frame_id) <= 255 and "\x00" not in frame_id and not has_half(frame_id)
 
 

@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parent / "page"
 INDEX = "index.html"
 
 DOOR_SIGN = "README.md"
-"""For those who change the page."""
+"""For developers of the page."""
 
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -38,7 +38,7 @@ MEDIA_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file as it is answered."""
+    """A file as it is served."""
 
     content: bytes
     media_type: str

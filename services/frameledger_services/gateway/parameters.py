@@ -30,17 +30,17 @@ class Parameter(Generic[_T]):
     schema: dict[str, Any]
     description: str
     read: Callable[[str], _T]
-    """Raises ValueError, with what is wrong, for text that it is not."""
+    """Raises ValueError, which says what is wrong, for an invalid text."""
 
     place: Literal["query", "header", "path"] = "query"
     is_required: bool = False
-    """It is a 400 without it; one in the path is always there."""
+    """Without it the response is 400; a parameter in the path is always present."""
 
     example: str | int | None = None
-    """A value, as the page of the routes shows a request."""
+    """An example value for the page of the routes."""
 
     def of(self, request: Request) -> _T | None:
-        """Returns its value; None if it is not given. Raises `bad-parameter`."""
+        """Returns its value; None if it is absent. Raises `bad-parameter`."""
         text = (request.headers if self.place == "header" else request.query_params).get(self.name)
         if text is None:
             return None
@@ -92,7 +92,7 @@ def read_time(text: str) -> datetime:
     """Parse a time. Raises ValueError for text that is not a time."""
     try:
         value = datetime.fromisoformat(text.upper())
-        # The years at both ends have no form in every zone.
+        # The first and the last year cannot be represented in every zone.
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError(f"a time is expected, such as 2026-05-01T12:00:00Z, not {text[:40]!r}.") from None
@@ -131,7 +131,7 @@ def text(name: str, description: str, *, most: int = 255) -> Parameter[str]:
 
 
 def header(name: str, description: str) -> Parameter[str]:
-    """Returns a header for the document; its text is read as it is."""
+    """Returns a header for the document; its text is read unchanged."""
     return Parameter(name, {"type": "string"}, description, str, "header")
 
 
@@ -145,7 +145,7 @@ def read_text(text: str, most: int = 255) -> str:
     return text
 
 
-# A client that polls asks for the same one again and again.
+# A client that polls repeats the same one.
 @lru_cache(maxsize=1_024)
 def read_id(segment: str) -> str:
     """Decode the percent-encoded id of a conversation. Raises ValueError for text that is not an id."""
@@ -184,8 +184,8 @@ def repeated(parameter: Parameter[_T], most: int) -> Parameter[_T]:
 
 
 def context_id(request: Request) -> str:
-    """Returns the conversation that the path names. Raises `bad-parameter` for what is no id, and `NoSuchContextError`
-    for one that the caller may not see: it is not there for it."""
+    """Returns the conversation that the path names. Raises `bad-parameter` for a text that is no id, and
+    `NoSuchContextError` for a conversation that the caller may not see: for it, that does not exist."""
     return context_id_of(request.path_params[CONTEXT.name], request.scope)
 
 

@@ -39,7 +39,7 @@ _HEAD = b"".join(
 
 
 class PlainReads:
-    """ASGI middleware, outside of all others that decide something."""
+    """ASGI middleware, outside of all others that make decisions."""
 
     def __init__(self, app: ASGIApp, dependencies: Dependencies, guard: Guard, limit: RateLimit) -> None:
         """`guard` and `limit` are those of the normal path, `app`."""

@@ -44,7 +44,7 @@ def applied(request: Request, *, is_stored: bool) -> dict[str, str]:
 
 
 def _preferences(request: Request) -> Iterator[tuple[str, str]]:
-    """Yields those preferences of a request that routes know, with the value of `wait`, which is digits."""
+    """Yields the known preferences of a request, with the value of `wait`, which is digits."""
     for preference in ",".join(request.headers.getlist("prefer")).split(","):
         name, _, value = (part.strip().lower() for part in preference.partition(";")[0].partition("="))
         seconds = value.strip('"')

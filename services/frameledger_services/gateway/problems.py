@@ -220,7 +220,7 @@ class ProblemError(RefusedError):
     def __init__(
         self, word: str, detail: str, *, headers: Mapping[str, str] | None = None, **members: Any
     ) -> None:
-        """`word` is one of `KINDS`, `detail` a sentence about this request; `members` are added to the answer."""
+        """`word` is one of `KINDS`, `detail` a sentence about this request; `members` are added to the response."""
         super().__init__(detail)
         self.word = word
         self.headers = headers

@@ -24,8 +24,8 @@ ALWAYS = ("unauthorised", "forbidden", "too-many", "database-away", "wrong-schem
 """Problems that every route may return."""
 
 PRECONDITIONS = ("If-Match", "If-None-Match")
-"""What a request with one of these asks for must not be done if it does not hold (RFC 9110, 13.1). For an append the
-fold decides that; what is not decided there is not done at all."""
+"""If the condition in one of these does not hold, the request must not be executed (RFC 9110, 13.1). For an append the
+fold decides that; any other request with such a condition is refused."""
 
 
 class DescribedRoute(Route):
@@ -45,9 +45,10 @@ class DescribedRoute(Route):
         body: dict[str, Any] | None = None,
         operation: str | None = None,
     ) -> None:
-        """`scope` is what it needs, or all of several. `answers` are OpenAPI's, by status, or have a `model` instead of
-        content: a dataclass, or None for any object. `problems` are the words that it may answer beside `ALWAYS`.
-        `operation` is its name in the document, without the method; the endpoint's, if not given."""
+        """`scope` is the scope that it needs, or a tuple of several. `answers` are OpenAPI's responses by
+        status, or have a `model` instead of content: a dataclass, or None for any object. `problems` are the words of
+        problems that it may return besides those in `ALWAYS`. `operation` is its name in the document, without the
+        method; the endpoint's, if not given."""
         scopes: tuple[Scope, ...] = (scope,) if isinstance(scope, str) else scope
         is_safe = method in policy.SAFE
         offered = {one.name for one in parameters}

@@ -29,7 +29,7 @@ RUN = parameters.in_path(
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of a conversation, in the order in which they were asked for."""
+    """The runs of a conversation, in the order in which they were requested."""
 
     context_id: str
     runs: list[RunLine]

@@ -104,7 +104,7 @@ async def connected(
 
 @asynccontextmanager
 async def _running(hub: Hub, stopping: asyncio.Event) -> AsyncIterator[None]:
-    """The hub works for as long as the block lasts. If it fails the process stops; the end of the block raises why."""
+    """Run the hub during the block. If it fails, the process stops, and the end of the block raises the error."""
     working = asyncio.create_task(hub.run())
     working.add_done_callback(lambda _: stopping.set())
     try:

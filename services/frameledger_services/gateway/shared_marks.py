@@ -1,6 +1,6 @@
 """What clients of any gateway follow: marks in PostgreSQL (`store/client_marks`), on one session of this process.
 
-A client may come back to another gateway than the one that it left: that one must not interrupt its answer. And one
+A client may return to a gateway other than the one that it left, which must then not interrupt its answer. And a client
 that stops its answer and asks again may do so at another gateway, which interrupts the answer that was left.
 
 A process that dies loses its marks with its session; one that loses its session sets them again on the next one.
@@ -24,8 +24,8 @@ from frameledger_services.store.connections import Connections
 from frameledger_services.supervision import Backoff
 
 MOST_MARKS = 1_000
-"""The maximum of this process: PostgreSQL has room for some thousand locks of all sessions. What is beyond it is not
-marked, and its clients have to come back to this process."""
+"""The maximum of this process: PostgreSQL has room for some thousand locks of all sessions. Clients beyond it are not
+marked, and have to return to this process."""
 
 Mark = tuple[str, ...]
 """Words that name what is marked."""
@@ -42,7 +42,7 @@ class SharedMarks:
         self._readers = readers
         self._wanted_marks: Counter[int] = Counter()
         self._set: set[int] = set()
-        """On the session that there is."""
+        """The marks that are set on the current session."""
 
         self._session: Connection | None = None
         self._one_at_a_time = asyncio.Lock()

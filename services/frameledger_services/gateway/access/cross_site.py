@@ -1,7 +1,8 @@
 """Cross-site request forgery: whether a page of another origin makes a browser send a request.
 
-A browser adds what it has of its own: a cookie, or simply being on this machine. It also says where a request comes
-from: `Sec-Fetch-Site`, or in old ones `Origin`; a page can set neither. What says nothing of the kind is no browser.
+A browser adds authority of its own: a cookie, or simply that it runs on this machine. It also says where a request
+comes from, by `Sec-Fetch-Site` or, if it is old, by `Origin`; a page can set neither. A request without both does not
+come from a browser.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from frameledger_services.gateway.access.policy import SAFE
 def is_forged(method: str, headers: Headers) -> bool:
     """Returns whether a request that changes something comes from a page of another origin.
 
-    One with an `Authorization` header does not: a browser adds none by itself.
+    A request with an `Authorization` header does not: a browser adds none on its own.
     """
     if method in SAFE or "authorization" in headers:
         return False

@@ -97,16 +97,16 @@ class Guard:
         return not self._tokens.are_required()
 
     def _is_unchanged(self, token: Token) -> bool:
-        """Whether the token permits the same as when its request came."""
+        """Whether the token still permits what it permitted when the request arrived."""
         return self._tokens.of_id(token.id) == token
 
 
 async def _send_while_good(scope: Scope, send: Send, message: Message) -> None:
     """Ends a long answer at its next piece, once its token is revoked, expired or changed.
 
-    A conversation's `/stream` has a heartbeat if nothing happens, and ends as if it were complete: its client asks
-    for the rest. Any other answer is broken off, also the streams of AG-UI and of chat completions, because its
-    client would take what it has for the whole.
+    A conversation's `/stream` has heartbeats, and ends as if it were complete: its client requests the rest. Any other
+    response is broken off, also the streams of AG-UI and of chat completions, because its client would mistake what it
+    has for the whole.
     """
     is_piece = message["type"] == "http.response.body" and message.get("more_body", False)
     if is_piece and not caller.is_still_good(scope):
@@ -117,7 +117,8 @@ async def _send_while_good(scope: Scope, send: Send, message: Message) -> None:
 
 
 class _RevokedError(BaseException):
-    """Ends an answer whose caller is no longer what it was. The app would take an `Exception` for its own failure."""
+    """Ends a response whose caller has lost its permissions. Not an `Exception`, which the app would treat as its own
+    failure."""
 
 
 def _can_end_anywhere(scope: Scope) -> bool:

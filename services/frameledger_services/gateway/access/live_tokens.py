@@ -21,11 +21,11 @@ _NOBODYS = Token(
     scopes=frozenset(("read",)),
     created_at=datetime.min.replace(tzinfo=UTC),
 )
-"""What a token of an unknown id is compared with, so that this takes as long as for a known one."""
+"""Compared with a token whose id is unknown, so that this takes as long as for a known one."""
 
 
 UNREAD: tuple[int, ...] = ()
-"""Stands for a file that is there and could not be read."""
+"""Stands for a file that exists and could not be read."""
 
 
 def _now() -> datetime:
@@ -33,8 +33,8 @@ def _now() -> datetime:
 
 
 class LiveTokens:
-    """The tokens of a file. A question looks whether the file is still the same one, which costs microseconds, unless
-    that was done within `tokens.LOOK_SECONDS`; who changes the file waits as long.
+    """The tokens of a file. Each query checks whether the file is unchanged, which costs microseconds, unless that was
+    done within `tokens.LOOK_SECONDS`; a command that changes the file waits as long.
 
     While the file cannot be read, no token is good.
     """
@@ -47,8 +47,8 @@ class LiveTokens:
         now: Callable[[], datetime] = _now,
         look_seconds: float = tokens.LOOK_SECONDS,
     ) -> None:
-        """`required`: tokens are needed also while there is no such file. Otherwise they are from the first time on
-        that there is one: a file that is deleted opens nothing."""
+        """`required`: tokens are needed even if there is no such file. Otherwise they are needed from the first time
+        that there is one: deleting the file opens nothing."""
         self._path = path
         self._required = required
         self._now = now
@@ -59,7 +59,7 @@ class LiveTokens:
         self._file_state: tuple[int, ...] | None = None
         self._by_id: dict[str, Token] = {}
         self._failure: tuple[object, str] | None = None
-        """Why which file could not be read, as the log has it."""
+        """Which file could not be read and why, as logged."""
 
     def are_required(self) -> bool:
         """Returns whether a caller needs a token."""
@@ -110,7 +110,7 @@ class LiveTokens:
             self._by_id = {token.id: token for token in tokens.load(self._path)}
         except TokensFileError as error:
             self._warn(file_state, str(error))
-            # What was in the way may go without a change of the file: it is tried again.
+            # The obstacle may disappear without a change of the file, so reading is tried again.
             self._file_state, self._look_at = UNREAD, 0.0
         else:
             self._failure = None

@@ -21,7 +21,7 @@ SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 PUBLIC = frozenset(
     ("/", "/work", "/livez", "/readyz", "/openapi.json", "/asyncapi.json", "/docs", "/session")
 )
-"""Nothing of a conversation is there."""
+"""Paths that show nothing of a conversation."""
 
 PUBLIC_FOLDERS = ("/problems/", "/schemas/", "/page/", "/c/")
 
@@ -63,7 +63,7 @@ OPENAI_ELSEWHERE = frozenset(
 
 OPENAI_CONVERSATIONS = "/v1/conversations"
 _OPENAI_CONVERSATION = re.compile(rf"{OPENAI_CONVERSATIONS}(/[^/]+(/items(/[^/]+)?)?)?")
-"""OpenAI's own paths of conversations. What else is below that name is meant for the routes of `CONTEXTS`."""
+"""OpenAI's own paths of conversations. Any other path below that name is meant for the routes of `CONTEXTS`."""
 
 OF_THE_PROCESS = frozenset(("/v1/workers", "/v1/tools", "/v1/lag", MODELS))
 """Lists that name no conversation."""
@@ -73,7 +73,7 @@ OF_OPERATORS = frozenset(("/v1/rejected",))
 
 NAMED_WITHIN = frozenset((COMPLETIONS, RESPONSES, AG_UI))
 """Their conversation is named in the body or a header, so these routes check themselves whether the caller may see it.
-They publish, and answer with content."""
+They publish, and their responses have content."""
 
 
 @value
@@ -93,11 +93,11 @@ class Need:
     """Whether it needs a token, whatever its scopes."""
 
     is_listed: bool = True
-    """Whether its path is known here. One that is not is most likely misspelt, so it does not exist for a caller
-    without its scopes: with them it would not either."""
+    """Whether its path is known here. An unknown path is most likely misspelled, so it does not exist for a caller
+    without its scopes: with them it would not exist either."""
 
     def is_there_for(self, caller: Caller) -> bool:
-        """Returns whether it exists for the caller. If not, it is answered like an unknown path."""
+        """Returns whether it exists for the caller. If not, the response is that for an unknown path."""
         if self.context_id is not None:
             return caller.may_see(self.context_id)
         return self.keeps_to_prefix or not caller.prefix
@@ -138,18 +138,18 @@ def _needed(method: str, path: str) -> Need:
 
 
 def is_of_the_process(path: str) -> bool:
-    """Returns whether a path is one that names no conversation."""
+    """Returns whether a path names no conversation."""
     return path in OF_THE_PROCESS or path.startswith(f"{MODELS}/")
 
 
 def is_openai(path: str) -> bool:
-    """Returns whether a path is one of OpenAI's API, also where the gateway has nothing."""
+    """Returns whether a path belongs to OpenAI's API, also if the gateway does not have it."""
     own = (COMPLETIONS, RESPONSES, MODELS)
     return path in own or path.startswith((f"{RESPONSES}/", f"{MODELS}/")) or is_openai_elsewhere(path)
 
 
 def is_openai_elsewhere(path: str) -> bool:
-    """Returns whether a path is one of OpenAI's API where the gateway has nothing."""
+    """Returns whether a path belongs to OpenAI's API and the gateway does not have it."""
     return path != COMPLETIONS and _top(path) in OPENAI_ELSEWHERE and not is_misnamed(path)
 
 

@@ -24,11 +24,11 @@ from frameledger_services.settings import Settings
 _TAKEN = "frameledger.taken"
 
 STREAM_AGAIN_SECONDS = 5
-"""When to ask for a stream again that is one too many: some stream has to end first."""
+"""The `Retry-After` of a stream that is one too many: some stream has to end first."""
 
 
 class Buckets:
-    """For each key a bucket of `burst` requests, which fills with `per_sec` a second."""
+    """For each key a bucket of `burst` requests, which is refilled with `per_sec` a second."""
 
     def __init__(self, per_sec: float, burst: int, *, now: Callable[[], float] = time.monotonic) -> None:
         self._interval = 1 / per_sec
@@ -77,7 +77,8 @@ class RateLimit:
                 self._streams[key] -= 1
 
     def has_taken(self, scope: Scope) -> bool:
-        """Take the request of this scope out of its caller's bucket, unless that was done. Returns whether it could."""
+        """Take the request of this scope out of its caller's bucket, unless that was done. Returns whether the bucket
+        had room for it."""
         key = caller.of(scope).token_id
         if key is not None and not scope.get(_TAKEN):
             scope[_TAKEN] = self._buckets.take(key) == 0.0
@@ -99,7 +100,7 @@ class RateLimit:
 
 
 def _is_stream(scope: Scope) -> bool:
-    """Returns whether the answer is sent piece by piece, for as long as its client takes."""
+    """Returns whether the response is sent piece by piece, at its client's pace."""
     path = path_of(scope)
     if path.endswith("/stream") or path in policy.NAMED_WITHIN or path.startswith(f"{policy.AG_UI}/"):
         return True

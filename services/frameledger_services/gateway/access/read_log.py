@@ -16,7 +16,7 @@ from frameledger_services.gateway.raw_paths import path_of
 from frameledger_services.logs import FrequentEvent
 
 VERSIONS = ("version", "at", "from", "to", "after", "before", "era", "limit", "prefix")
-"""Parameters that say which part was read. Text that was searched for is left out: it may quote a conversation."""
+"""Parameters that say which part was read. The text of a search is left out: it may quote a conversation."""
 
 _TRACEPARENT = record_headers.TRACEPARENT.encode()
 
@@ -43,7 +43,7 @@ def _event(
     )
 
 
-# A client that polls asks for the same one again and again.
+# A client that polls repeats the same one.
 _kept = lru_cache(maxsize=1_024)(_event)
 
 
@@ -71,7 +71,8 @@ class ReadLog:
 
 
 def note(scope: Scope, context_id: str | None, version: str | int | None) -> None:
-    """Log that something of a conversation is shown to the caller of this request. Of a `GET` the middleware does."""
+    """Log that something of a conversation is shown to the caller of this request. For a `GET` the middleware does
+    so."""
     asking = caller.of(scope)
     sent = dict(scope["headers"])
     _read_event(

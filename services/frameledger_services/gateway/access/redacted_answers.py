@@ -19,7 +19,7 @@ from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
 
 SEARCH = "q"
-"""The parameter that finds words: whoever may not read them may not find out by it which there are."""
+"""The parameter that finds words: a caller that may not read them must not discover them by searching."""
 
 END_OF_STREAM = b"[DONE]"
 """The one event of the compatible APIs that is no JSON."""
@@ -129,7 +129,7 @@ class _Answer:
         )
 
     def _events(self, lines: bytes, is_last: bool) -> bytes:
-        """An event's data may be on several lines; what ends it is an empty one."""
+        """An event's data may be on several lines; an empty line ends it."""
         written = []
         for line in lines.splitlines():
             if line.startswith(b"data:"):

@@ -1,4 +1,5 @@
-"""Headers that a request may have once: of two it is unknown which one a proxy before the gateway has used."""
+"""Headers that a request may have once: if there are two, it is unknown which one a proxy before the gateway has
+used."""
 
 from __future__ import annotations
 

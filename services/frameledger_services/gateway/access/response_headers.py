@@ -14,7 +14,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "base-uri 'none'",
         "form-action 'self'",
         "frame-ancestors 'none'",
-        # Text of a conversation can become no markup by mistake.
+        # The text of a conversation cannot become markup by mistake.
         "require-trusted-types-for 'script'",
     )
 )

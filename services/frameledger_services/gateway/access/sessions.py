@@ -40,12 +40,12 @@ def came_by_https(scope: Scope) -> bool:
 
 def _name(is_https: bool) -> str:
     """The cookie's name. On https it has a prefix with which other hosts of the domain, and pages on http, cannot set
-    it; there a cookie without the prefix may be theirs, so it counts for nothing."""
+    it; there a cookie without the prefix may be theirs, so it is ignored."""
     return "__Host-frameledger-session" if is_https else "frameledger-session"
 
 
 class Sessions:
-    """The sessions of a gateway. Nothing is kept of them: what a cookie says is what its signature proves."""
+    """The sessions of a gateway. It stores nothing of them: the signature proves what a cookie says."""
 
     def __init__(self, settings: Settings, tokens: LiveTokens) -> None:
         key = settings.gateway_session_key
@@ -90,9 +90,9 @@ class Sessions:
 
 
 def routes(sessions: Sessions) -> list[Route]:
-    """Returns `/session`: POST begins one with `{"token": ...}`, GET says who asks, DELETE ends it."""
+    """Returns `/session`: POST begins one with `{"token": ...}`, GET describes the caller, DELETE ends it."""
 
-    # Beside who asks, what their page needs of our settings.
+    # Besides the caller, the settings that its page needs.
     about = partial(_about, {} if sessions.trace_url is None else {"trace_url": sessions.trace_url})
 
     async def begin(request: Request) -> Response:

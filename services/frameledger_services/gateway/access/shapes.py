@@ -1,4 +1,4 @@
-"""Redaction of JSON: structure, times and counts remain; of all other values only their length.
+"""Redaction of JSON: structure, times and counts remain; all other values are replaced by their length.
 
 Visible fields are listed, so an unlisted field is redacted. Field names remain. For frames and messages, whose fields
 come from publishers, each visible field is listed; for the gateway's own fields some name endings are.
@@ -111,7 +111,7 @@ ANSWER = Shape(
 )
 """What the gateway answers."""
 
-# What is in it is an answer again.
+# Its content has the shape of a response again.
 _PARTS |= dict.fromkeys(
     _names(
         """
@@ -126,7 +126,7 @@ PROBLEM = Shape(
     _names("type title status detail instance newest context_id code frame published unpublished"),
     {"receipt": Shape(_names("erased_at version frames")), "frames": ANSWER},
 )
-"""Why a request was not done. `detail` is the gateway's own sentence, which quotes the request at most."""
+"""Why a request failed. `detail` is the gateway's own sentence, which quotes at most the request."""
 
 _STORED_FRAME = Shape(ANSWER.shown, {"frame": ANSWER}, ANSWER.shown_too)
 """A stored frame with further fields beside it: here `frame` has columns of the table, not what was published."""

@@ -1,7 +1,7 @@
 """Access tokens of the gateway, and the file with their permissions.
 
 A token is `fl_ID_SECRET`. The file has its id, its rights, and the SHA-256 of the whole text: a secret of 256 random
-bits cannot be guessed, so no slow hash is needed, and who reads the file cannot use it.
+bits cannot be guessed, so no slow hash is needed, and a reader of the file cannot use it.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class TokenRefusedError(RefusedError):
 
 
 class Token(BaseModel):
-    """What the file has of a token."""
+    """The entry of a token in the file."""
 
-    # A restriction that is misspelt must not be one that is missing.
+    # A misspelled restriction must not count as a missing one.
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: Annotated[str, Field(pattern=rf"^[0-9a-f]{{{2 * ID_BYTES}}}$")]
@@ -64,7 +64,7 @@ class Token(BaseModel):
     """For people and logs; unique in its file."""
 
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    """Of the whole text of the token, in hexadecimal digits."""
+    """The SHA-256 of the whole text of the token, in hexadecimal digits."""
 
     scopes: Annotated[frozenset[Scope], Field(min_length=1)]
     prefix: Annotated[str, Field(max_length=255, pattern=r"^[^\x00]*$")] = ""
@@ -133,7 +133,8 @@ def create(
     redact: bool = False,
     expires_at: datetime | None = None,
 ) -> tuple[Token, str]:
-    """Add a token to the file, which is made if it is not there. Returns it with its text, which is nowhere else.
+    """Add a token to the file, which is created if it does not exist. Returns it with its text, which is stored
+    nowhere.
 
     Raises `TokenRefusedError` for a name that is taken, ValueError for values that a token cannot have, and
     `TokensFileError`.
@@ -215,8 +216,8 @@ def _write(path: Path, tokens: Sequence[Token]) -> None:
 
 
 def _make_later(unfinished: int, path: Path) -> None:
-    """Set a file's time above that of the one it replaces. Within a tick of the clock they would be the same, and so
-    may be inode and size, by which a gateway sees that the file has changed."""
+    """Set a file's time above that of the file that it replaces. Within a tick of the clock both times would be equal,
+    and inode and size may be too, and a gateway recognizes a change by these."""
     if path.exists():
         replaced, stat = path.stat().st_mtime_ns, os.fstat(unfinished)
         if stat.st_mtime_ns <= replaced:
@@ -231,7 +232,7 @@ def _check_unique(path: Path, tokens: Sequence[Token]) -> None:
 
 
 def _first(error: ValidationError) -> str:
-    """The first of what is wrong, without the value."""
+    """The first mistake, without the value."""
     [first, *_] = error.errors(include_url=False, include_input=False)
     where = ".".join(str(part) for part in first["loc"])
     return f"{where}: {first['msg']}" if where else first["msg"]

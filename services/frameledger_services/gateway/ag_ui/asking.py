@@ -4,7 +4,7 @@ The new part is one frame that requests an answer and expects the version with w
 (`history`): if another client publishes in between, the fold ignores it and the comparison is repeated. The id of each
 frame is derived from the run's id and what it answers, so a repeated request publishes only what it had not published
 yet, and gets the same response. A question that was ignored has used up its id: the next comparison, also that of a
-repeated request, goes on with another one. A client that answers a call just after another one changes nothing, and
+repeated request, continues with another one. A client that answers a call just after another one changes nothing, and
 receives the run that the other's answer started.
 """
 
@@ -42,7 +42,7 @@ CONTEXT_CHANGED = "context_changed"
 """The reason of a question that is not applied because another client published first."""
 
 ASKS = tuple(f"ask {number}" for number in range(10 * conversation_gate.TRIES))
-"""What the questions of one run may say (`frame_id`). Each that is stored is used up, whatever became of it."""
+"""What the questions of one run may say (`frame_id`). Each that is stored is used up, whatever its outcome."""
 
 LOOK_SECONDS = 0.25
 """How often a request that waits looks whether the client of the answer before it has left."""
@@ -82,7 +82,7 @@ class Question:
             await self._say_behind(thread, plan, facts, unused[0])
             return answered
         if results:
-            # Their calls have no place in the history any more: they are messages like others.
+            # Their calls have no place in the history any more, so the results are ordinary messages.
             plan = await self._plan(thread.messages, self.run_request.conversation, facts)
         if self.run_request.resume and plan.kind == "append" and not plan.messages:
             # These answers were given before, and there is nothing else to say.
@@ -104,15 +104,15 @@ class Question:
     async def _say_behind(
         self, thread: Thread, plan: history.Plan, facts: Collection[str], what: str
     ) -> None:
-        """Publish, after the answers, what else was said: that was before they were known. A history that replaces the
-        one with the answers has them itself."""
+        """Publish the rest of the request after the answers: it was said before they were known. A history that
+        replaces the one with the answers has them itself."""
         if plan.kind == "replace":
             plan = await self._plan(thread.messages, self.run_request.conversation, facts)
         if plan.kind == "replace" or plan.messages:
             await self._publish_plan(thread, plan, what, expects=False)
 
     def _without_answers(self, results: Mapping[CallKey, Message]) -> list[Message]:
-        """Returns the messages of the request that are none of these results."""
+        """Returns the messages of the request without these results."""
         return answers.without(self.run_request.conversation, {one.tool_call_id for one in results.values()})
 
     async def _plan(
@@ -157,7 +157,7 @@ class Question:
     async def _publish_rest(
         self, first: int, answered: Collection[str | None], unused: Sequence[str]
     ) -> None:
-        """Publish what an earlier request of this run did not come to. Its first answer is stored at the version
+        """Publish what an earlier request of this run did not get to. Its first answer is stored at the version
         `first`, and its answers to the calls in `answered` are stored. Its messages are too if no question is left in
         `unused`."""
         thread = await self._thread()
@@ -179,8 +179,8 @@ class Question:
             await self._publish_plan(replace(thread, messages=before), plan, unused[0], expects=False)
 
     async def _wait_until_free(self) -> Thread:
-        """Returns the conversation once nothing in it is being answered. Raises `conversation-busy`, at once where
-        nothing would be answered."""
+        """Returns the conversation once nothing in it is being answered. Raises `conversation-busy`, at once if nothing
+        would answer."""
         deadline = conversation_gate.deadline()
         thread_id = self.run_request.thread_id
         while True:

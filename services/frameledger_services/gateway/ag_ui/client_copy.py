@@ -10,7 +10,7 @@ class ClientCopy:
     """What is known of a client's messages while events are made for it."""
 
     is_told_anew: bool
-    """What streams is not what is stored, or under another id: the messages are stated after it."""
+    """The streamed text is not what is stored, or has another id there: the messages are stated after it."""
 
     is_stale: bool = False
     """The client has other messages than the conversation."""

@@ -59,8 +59,8 @@ class FollowedRun:
         parent_run_id: str | None = None,
         tools: Collection[str] = (),
     ) -> None:
-        """`tools` are those that the client has: a call of one that waits is no interrupt for it, also if a service
-        registered the function. Raises `TooManyFollowersError`."""
+        """`tools` are those that the client has: a waiting call of one of them is no interrupt for it, even if a
+        service registered the function. Raises `TooManyFollowersError`."""
         self.thread_id = thread_id
         self.run_id = asked_run.run_id
         self.is_over = False
@@ -154,9 +154,9 @@ class FollowedRun:
         return by_version
 
     async def _goes_on(self, chunk: Chunk) -> bool:
-        """Whether a run is open, or a call that the conversation waits for, or there are more frames by now."""
+        """Whether a run is open, or a call that the conversation waits for, or there are more frames meanwhile."""
         if chunk.head is not None and chunk.head.open_run_id is not None:
-            # So it is while an answer streams: to look at its runs and calls for every piece would take longer.
+            # This is the case while an answer streams: looking at runs and calls for every piece would take longer.
             return True
         goes_on, newest = await self._read(conversation_state.goes_on, self.thread_id)
         return goes_on or newest != chunk.version

@@ -1,6 +1,6 @@
 """Finds the new part of a resent history: a client of AG-UI sends all messages each time.
 
-A client has every message under the id that `messages` gave it, and what it sends is all that there is for it. So:
+A client has every message under the id that `messages` gave it, and sends everything that it has. So:
 
 1. A message of a known id is that message; one of an unknown id is the next stored one if it says the same (a client
    that keeps transcripts of its own has ids of its own), and otherwise it is new.
@@ -38,14 +38,14 @@ class Plan:
 
     kind: Literal["append", "replace"]
     messages: list[dict[str, Any]]
-    """What is appended, which may be nothing; or the whole new history. As they are stored."""
+    """The appended messages, which may be none, or the whole new history; in stored form."""
 
     ids: list[str | None]
-    """The id that the client has for each; None for one that it does not see."""
+    """The id that the client has for each; None for a message that it does not see."""
 
 
 def plan(stored: Sequence[ShownMessage], sent: Sequence[Message], facts: Collection[str] = ()) -> Plan:
-    """Returns what is to be done. See the module. `facts` are the ids of calls that a client answered."""
+    """Returns the plan; see the module. `facts` are the ids of calls that a client answered."""
     return _Comparison(stored, sent, facts).plan()
 
 

@@ -4,7 +4,7 @@ A message has one id for as long as it is there: the one that its client gave it
 the call that it makes or answers, or else its place. So what streamed under an id is stored under that id, and the
 client that sends its history again names what is stored.
 
-Not shown are thoughts, which only their provider reads and clients keep by themselves, and the tool message of a call
+Thoughts, which only their provider reads and clients keep themselves, are not shown; nor is the tool message of a call
 that has no result yet: for the protocol such a call is just not answered.
 """
 
@@ -48,8 +48,8 @@ def result_message_id(name: str) -> str:
 
 
 class CallNames:
-    """Under which ids a client knows calls, and which are open. A provider may give the id of a settled call again
-    (R3.1), the protocol's are of one call for ever."""
+    """The ids under which a client knows calls, and which calls are open. A provider may reuse the id of a settled call
+    (R3.1); an id of the protocol belongs to one call for ever."""
 
     def __init__(self) -> None:
         self._count: Counter[str] = Counter()
@@ -172,7 +172,7 @@ def _of_tool(
     shown = {"role": "tool", "toolCallId": name, "content": content}
     call_ids = [one["id"] for one in map(_call, _list(before.get("tool_calls"))) if one is not None]
     if call_ids != [tool_call_id]:
-        # Not where the fold writes it: a client brought it, and it says nothing of a call that is open.
+        # Not where the fold writes it: a client brought it, and it does not concern an open call.
         return None, shown
     if content == IN_PROGRESS:
         calls.open(tool_call_id, synchronous=True)

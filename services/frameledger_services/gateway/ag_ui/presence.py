@@ -18,7 +18,7 @@ from frameledger_services.gateway.shared_marks import Mark, SharedMarks
 from frameledger_services.store import client_requests, conversation_state
 
 Kind = Literal["followed", "left"]
-"""A client follows the run; its client has left it and is waited for."""
+"""A client follows the run; its client has left it and may come back."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -26,7 +26,7 @@ _log = logs.get_logger("gateway")
 
 
 class Presence:
-    """The clients of this process, by conversation. What other gateways have to know of them is marked."""
+    """The clients of this process, by conversation. Marks tell other gateways about them."""
 
     def __init__(self, dependencies: Dependencies, marks: SharedMarks) -> None:
         self._dependencies = dependencies
@@ -42,8 +42,8 @@ class Presence:
 
     def ended(self, thread_id: str, run_id: str, source: str | None, has_left: bool) -> None:
         """Note that a client follows no longer. If it `has_left` before the end of the run, and no other client of this
-        process follows the conversation, the run is interrupted after a while. With a `source` of None it is not: the
-        client's token does not permit that, or another program started the run."""
+        process follows the conversation, the run is interrupted after a while. It is not interrupted if `source` is
+        None: the client's token does not permit that, or another program started the run."""
         self._marks.remove("ag_ui", "followed", thread_id, run_id)
         self._streams[thread_id] -= 1
         if self._streams[thread_id] > 0:
@@ -68,8 +68,8 @@ class Presence:
             self._wait_no_more(thread_id)
 
     async def asks_again(self, thread_id: str, run_id: str, source: str) -> None:
-        """Note that a client still asks for a run, and waits because another one goes on. That one is interrupted if
-        its client has left it, also if that was a client of another gateway, or left only now."""
+        """Note that a client still requests a run, and waits because another one is in progress. That one is
+        interrupted if its client has left it, also if that was a client of another gateway, or left only now."""
         await self.asks(thread_id, run_id)
         last_run = await self._dependencies.database.read(client_requests.last_asked_run, thread_id)
         if last_run is None or last_run.run_id == run_id:

@@ -47,7 +47,7 @@ class RequestFrames:
         tools = client_tools.beside(thread.tools, self.brought) if thread.version else None
         if tools is None:
             return None
-        # One try, one id: at another version it is another frame.
+        # One id for each attempt: at another version it is another frame.
         return LLMSetToolsFrame(id=self.frame_id(f"tools {thread.version}"), tools=tuple(tools))
 
     def cancellation(self, call: WaitingCall) -> AnyFrame:
@@ -104,7 +104,7 @@ class RequestFrames:
         message = {"role": "developer", "content": text}
         place = max(0, len(plan.messages) - 1)
         if plan.messages and plan.messages[-1]["role"] == "tool":
-            # Between a call and its result there is room for nothing.
+            # Nothing may come between a call and its result.
             place += 1
         return (
             [*plan.messages[:place], message, *plan.messages[place:]],

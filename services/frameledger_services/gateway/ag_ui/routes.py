@@ -1,6 +1,5 @@
-"""`POST /v1/ag-ui` runs a conversation for a front end, `GET /v1/ag-ui/{id}` comes back to its run.
-
-Without the setting `gateway_ag_ui` they are not there, and say which setting it is.
+"""`POST /v1/ag-ui` runs a conversation for a front end, `GET /v1/ag-ui/{id}` returns to its run. Without the setting
+`gateway_ag_ui` both answer 404, and name the setting.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ class ClientRuns:
             return await self._stream(request, thread_id, asked_run, run_request.parent_run_id, names)
 
     async def reconnect(self, request: Request) -> Response:
-        """Answer a client that comes back to its run."""
+        """Answer a client that returns to its run."""
         _check(self._dependencies, request)
         context_id, last = parameters.context_id(request), LAST.of(request)
         last_run = await self._dependencies.database.read(client_requests.last_asked_run, context_id)

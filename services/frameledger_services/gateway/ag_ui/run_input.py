@@ -1,7 +1,7 @@
 """The request of a client: the fields of `RunAgentInput` that are used.
 
-What the protocol does not describe is passed over, since a newer client may send it; a described field with a value
-that it cannot have is refused before the run begins.
+Fields that the protocol does not describe are ignored, because a newer client may send them; a described field with an
+invalid value is refused before the run begins.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from frameledger_services.gateway.problems import ProblemError
 
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 Key = Annotated[str, Field(pattern=r"^[^\x00]*$")]
-"""Neither has half a character: they are looked for in the database."""
+"""Neither contains half a character: they are searched in the database."""
 
 
 class _Input(BaseModel):
@@ -24,7 +24,7 @@ class _Input(BaseModel):
 
 
 class Function(_Input):
-    """What a call calls."""
+    """The function of a call."""
 
     name: str
     arguments: str
@@ -59,7 +59,7 @@ class Tool(_Input):
 
 
 class Context(_Input):
-    """Something that the model is to know."""
+    """Something that the model has to know."""
 
     description: str
     value: str
@@ -88,14 +88,14 @@ class RunInput(_Input):
 
     @property
     def conversation(self) -> list[Message]:
-        """Its messages but for those that are the client's alone."""
+        """Its messages, except those that are only for the client."""
         return [one for one in self.messages if one.role not in ("activity", "reasoning")]
 
 
 def read(body: bytes) -> RunInput:
-    """Returns what a body says. Raises `bad-parameter`."""
+    """Returns the request in a body. Raises `bad-parameter`."""
     try:
-        # Not pydantic's parser, which refuses half a character: that may be in a history, and is sent by us too.
+        # Not pydantic's parser, which refuses half a character: a history may contain one, and we send them too.
         return RunInput.model_validate(strict_json.loads(body))
     except DecodeError as error:
         raise ProblemError("bad-parameter", f"RunAgentInput: the body: {error}.") from None

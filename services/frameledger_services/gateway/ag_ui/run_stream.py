@@ -1,7 +1,7 @@
 """The answer to a client of AG-UI: a run as server-sent events, and what happens to it if the client disconnects.
 
-The protocol has no word for stopping: a client that stops a run closes its connection, as does one that was cut off.
-So a run without its client goes on for a while in which the client may come back, and is interrupted then.
+The protocol has no word for stopping: a client that stops a run closes its connection, as does one that was cut off. So
+a run without its client continues for a while in which the client may come back, and is then interrupted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RunStream(Response):
             self._ended(has_left)
 
     async def _step(self, send: Send) -> None:
-        """Send what comes next; heartbeats meanwhile."""
+        """Send the next events, and heartbeats meanwhile."""
         coming = asyncio.ensure_future(self._run.next(HEARTBEAT_SECONDS))
         disconnect = asyncio.ensure_future(self._is_gone.wait())
         try:

@@ -39,7 +39,7 @@ class StreamedAnswers:
 
         self._is_unnamed = False
         self._texts: Counter[str] = Counter()
-        """How many messages of text each run has that count."""
+        """The number of valid messages of text of each run."""
 
     @property
     def has_open_text(self) -> bool:
@@ -64,7 +64,7 @@ class StreamedAnswers:
             # It may answer a run without saying so: what it says is stored under an id that is not known yet.
             self._answers, self._is_unnamed = f"said-{version}", True
         else:
-            # An attempt before, and one that did not say that it is of this run, are taken back.
+            # An earlier attempt is retracted, also one that did not name this run.
             self._copy.is_stale = self._copy.is_stale or frame.run_id in self._texts or self._is_unnamed
             self._answers, self._is_unnamed = frame.run_id, False
             self._texts[frame.run_id] = 0

@@ -11,7 +11,7 @@ from frameledger.surrogates import is_first_half
 
 
 class StreamedText:
-    """One text. `is_begun` once there is more of it than space."""
+    """One text. `is_begun` once it has more than whitespace."""
 
     def __init__(self) -> None:
         self._last: Text | None = None
@@ -19,7 +19,7 @@ class StreamedText:
         self.is_begun = False
 
     def add(self, piece: str, carries_spaces: bool) -> str:
-        """Take the next piece. Returns what of the text is certain now and was not returned before."""
+        """Take the next piece. Returns the part of the text that is now certain and was not returned before."""
         after = plus(self._last, piece, carries_spaces)
         if after is None or after is self._last:
             return ""
@@ -35,7 +35,7 @@ class StreamedText:
         return self._certain(whole(held[:end]))
 
     def end(self) -> str:
-        """Returns what is left when nothing follows."""
+        """Returns the rest, when nothing follows."""
         left, self._held = whole(self._held).rstrip(), ""
         return self._certain(left)
 

@@ -1,9 +1,9 @@
 """Frames as events of AG-UI: a fold without IO, one for each run of a client.
 
-It shows what frames do to the conversation, so it goes by their outcomes: a frame that was not applied is no event.
+It shows what frames do to the conversation, so it depends on their outcomes: a frame that was not applied has no event.
 Text streams before it is stored, under the id that its message will have (`messages`), and a call is shown when it is
-in progress, since that is when the conversation has it. Where frames change messages in a way that the protocol has
-no event for (an attempt is taken back, somebody else says something, the history is replaced), the messages have to be
+in progress, since that is when the conversation has it. Where frames change messages in a way that the protocol has no
+event for (an attempt is taken back, somebody else says something, the history is replaced), the messages have to be
 stated again: `is_stale` says so, once no text is open, and `restated` makes the event if it says anything new.
 """
 
@@ -60,10 +60,10 @@ class Translation:
     def __init__(
         self, thread_id: str, run_id: str, parent_run_id: str | None = None, *, is_mirror: bool = False
     ) -> None:
-        """`is_mirror` says that what is said and called is not what is stored (RA5.mirror)."""
+        """`is_mirror`: text and calls are not what is stored (RA5.mirror)."""
         self._of_run = {"threadId": thread_id, "runId": run_id}
         self._parent_run_id = parent_run_id
-        # What streams of a mirror is not what is stored.
+        # The streamed text of a mirror is not what is stored.
         self._copy = ClientCopy(is_told_anew=is_mirror)
         self._answers = StreamedAnswers(self._copy)
         self._calls = StreamedCalls(self._copy)

@@ -16,11 +16,11 @@ _COUNTS = {
 }
 
 MOST = 2**53 - 1
-"""A number that is larger is another one for a client, so it is left out."""
+"""A client would read a larger number as another one, so it is left out."""
 
 
 class RunUsage:
-    """Sums up what the ends of responses say."""
+    """Sums up the usage that the ends of responses report."""
 
     def __init__(self) -> None:
         self._used: dict[tuple[str | None, str | None], Counter[str]] = {}

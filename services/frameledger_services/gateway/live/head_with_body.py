@@ -1,7 +1,7 @@
 """One write for the head of a response and its body.
 
-uvicorn writes the head and then the body: two system calls, and a client that wakes up for the head alone. Here the
-head waits for the next write, at most until the next iteration of the event loop.
+uvicorn writes the head and then the body: two system calls, and a client that wakes up for the head only. Here the head
+waits for the next write, at most until the next iteration of the event loop.
 """
 
 from __future__ import annotations

@@ -4,23 +4,22 @@
 connection and buffer indefinitely. So a connection can be aborted, and is if its client hardly reads an answer, also
 one that is complete: uvicorn waits for as long as the client keeps its side open.
 
-*Heads.* Nobody is known before the head of a request is there, so its size is limited, and so is its time: it has to be
-complete when an unused connection would be closed, however often a byte of it comes. Fields after the body are passed
-over.
+*Heads.* The caller is unknown until the head of a request has arrived, so its size and its time are limited: it has to
+be complete when an unused connection would be closed, however often a byte arrives. Fields after the body are ignored.
 
 *Pipelines.* A client may send requests without waiting for the answers. A few of them are kept: what follows is not
 parsed, and no more is read, until one is answered. So such a client is slowed, and takes no memory. Meanwhile only a
 write notices that it is gone.
 
-*Upgrades.* A request that offers another protocol is one of HTTP/1.1 all the same. The parser takes what follows such a
-head for the other protocol, and the body of the request would be lost; Java's client offers HTTP/2 by default.
+*Upgrades.* A request that offers another protocol is still a request of HTTP/1.1. The parser treats what follows such a
+head as the other protocol, and the body of the request would be lost; Java's client offers HTTP/2 by default.
 
 *Refused bodies.* A request may be answered before its body is there. If the connection were closed then, what the
-client still sends would reset it, and with it the answer that the client has not read yet (RFC 9112, 9.6). So our side
-alone is closed, and some of what comes is passed over.
+client still sends would reset it, and with it the answer that the client has not read yet (RFC 9112, 9.6). So only our
+side is closed, and some of the rest is read and discarded.
 
 *Half-closed connections.* A client that has sent its request and closes its side of the connection still reads the
-answer. Answers that watch their client (`receive`) take it for gone, because a closed connection looks the same.
+answer. Responses that watch their client (`receive`) treat it as gone, because a closed connection looks the same.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class AbortableProtocol(HttpToolsProtocol):
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called when there is no connection any more."""
+        """Called when the connection is lost."""
         # uvicorn notifies only the newest request; the tasks of earlier ones would never end.
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
@@ -102,12 +101,12 @@ class AbortableProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Called when much of what was written was not read yet."""
+        """Called when much of the written data is unread."""
         super().pause_writing()
         self._watch()
 
     def resume_writing(self) -> None:
-        """Called when most of that was read."""
+        """Called when most of it has been read."""
         super().resume_writing()
         self._watch_no_longer()
 
@@ -117,7 +116,7 @@ class AbortableProtocol(HttpToolsProtocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Called with what the client sent."""
+        """Called with data from the client."""
         if self._passed_over is not None:
             self._passed_over += len(data)
             if self._passed_over > MOST_PASSED_OVER:
@@ -180,7 +179,7 @@ class AbortableProtocol(HttpToolsProtocol):
     def _end(self) -> None:
         """Close the connection after what is being answered."""
         if self._running is not None and self._running.response_complete and self._running.more_body:
-            # It is closed as an unused one is, or by its client.
+            # It is closed like an unused connection, or by its client.
             self._passed_over = 0
             self.transport.write_eof()
         else:
@@ -234,7 +233,8 @@ class AbortableProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        # Not `cycle.receive` replaced: the cycle would have itself, and only the garbage collector would delete it.
+        # `cycle.receive` is not replaced: the cycle would refer to itself, and only the garbage collector would delete
+        # it.
         super()._start_asgi_task(cycle, partial(self._answer, cycle, app))
 
     async def _answer(
@@ -250,7 +250,7 @@ class AbortableProtocol(HttpToolsProtocol):
             cycle.transport.close()
 
     def _parsed(self, data: bytes) -> bytes:
-        """Parse. Returns what is to be parsed next: what follows the head of a request that offers another protocol."""
+        """Parse. Returns the data to parse next: those after the head of a request that offers another protocol."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:

@@ -1,4 +1,4 @@
-"""Sends the body of a long response: a client that takes nothing of it for a while is not waited for."""
+"""Sends the body of a long response, and gives up a client that reads nothing of it for a while."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ SEND_SECONDS = 20.0
 
 
 async def send_piece(send: Send, data: bytes) -> None:
-    """Returns when there is room for more. Raises TimeoutError for a client that takes nothing."""
+    """Returns when there is room for more. Raises TimeoutError for a client that reads nothing."""
     await _send(send, data, more_body=True)
 
 
 async def send_end(send: Send) -> None:
-    """End the body. Raises TimeoutError for a client that takes nothing: the end waits too, for room after the last
+    """End the body. Raises TimeoutError for a client that reads nothing: the end, too, waits for room after the last
     piece."""
     await _send(send, b"", more_body=False)
 

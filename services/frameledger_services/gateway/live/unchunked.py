@@ -1,6 +1,6 @@
 """Answers to clients of HTTP/1.0, which know no chunks: a body of unknown length ends with its connection.
 
-uvicorn sends chunks to everybody, and such a client takes their lengths for parts of the body (RFC 9112, 6.1).
+uvicorn sends chunks to all clients, and such a client reads their lengths as parts of the body (RFC 9112, 6.1).
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """The answer that the frames after a question make: text, calls, finish reason, usage.
 
 An answer may take several runs: a model calls functions, and is run again with their results. Their texts are one
-answer, with a blank line between them. Thoughts, calls and results are not said.
-
-A worker that dies takes with it what its attempt had said: the context drops those words, and the next attempt begins
-anew. An answer that is collected drops them too. One that is sent as it comes cannot take a word back: it waits until
-the new attempt has repeated what was sent, and goes on there; if that one says something else, the answer has failed
-(`answer_superseded`), for whoever reads on would read two answers as one.
+answer, with a blank line between them. Thoughts, calls and results are not part of it. If a worker dies, the words of
+its attempt are lost: the context drops them, and the next attempt begins anew. A collected answer drops them too. A
+streamed answer cannot take a word back: it waits until the new attempt has repeated what was sent, and continues there.
+If the new attempt says something else, the answer has failed (`answer_superseded`), because its reader would read two
+answers as one.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ BETWEEN = "\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why there is no answer, or no more of it."""
+    """Why there is no answer, or why it broke off."""
 
     code: str
     message: str
@@ -66,8 +65,8 @@ class Failure:
 
 @dataclass(slots=True)
 class Answer:
-    """An answer as it comes. Frames are given in the order of their versions, each once, and only those that were
-    applied."""
+    """An answer while it arrives. It is given frames in the order of their versions, each once, and only applied
+    ones."""
 
     asked_version: int
     """The version of the question: a run that reads an older context answers something else."""
@@ -91,10 +90,10 @@ class Answer:
 
     _current: str | None = None
     _before: str = ""
-    """What the runs before said."""
+    """The text of the runs before."""
 
     _text: str = ""
-    """What this attempt said, as its pieces came."""
+    """The pieces of this attempt's text."""
 
     _has_half: bool = False
     """Whether a piece has half a character. Most answers have none, and are not searched again for each piece."""
@@ -127,7 +126,7 @@ class Answer:
         return self._current
 
     def fail(self, code: str, message: str) -> None:
-        """Note why there is no answer, or no more of it; the first reason counts."""
+        """Note why there is no answer, or why it broke off; the first reason counts."""
         self.failure = self.failure or Failure(code, message)
 
     @property

@@ -1,4 +1,4 @@
-"""An answer as it comes, in server-sent events of the API that was asked."""
+"""An answer while it arrives, in server-sent events of the requested API."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from frameledger_services.gateway.openai.listening import Listening
 from frameledger_services.gateway.problems import KINDS, ProblemError
 
 HEARTBEAT = b": heartbeat\n"
-"""A comment. No empty line after it: OpenAI's client for Python takes that for an event without data once an event
-had an `id`."""
+"""A comment. No empty line after it: OpenAI's client for Python reads that as an event without data once an event had
+an `id`."""
 
 
 class AnswerWriter(Protocol):
@@ -32,7 +32,7 @@ class AnswerWriter(Protocol):
         """Returns the first events of a streamed answer."""
 
     def news(self) -> bytes:
-        """Returns the events for what was said since the last call; nothing if nothing was."""
+        """Returns the events for the text since the last call; none if there was none."""
 
     def end(self) -> bytes:
         """Returns the last events of an answer that has ended."""
@@ -42,7 +42,7 @@ class AnswerWriter(Protocol):
 
 
 class AnswerStream(Response):
-    """The answer as it comes, at its client's pace."""
+    """The answer while it arrives, at its client's pace."""
 
     media_type = EVENT_STREAM
 

@@ -31,7 +31,7 @@ R = TypeVar("R", bound=CompletionRequest)
 
 
 def check_may_read(request: Request) -> None:
-    """Raise `forbidden` for a caller that is shown no words."""
+    """Raise `forbidden` for a caller that may see no words."""
     if caller.of(request.scope).redact:
         raise ProblemError("forbidden", "A redacting token may not use the OpenAI API, which returns text.")
 
@@ -91,7 +91,7 @@ class Answers(Generic[R]):
         try:
             following = self._follow(self._dependencies, chat_request, question)
         except TooManyFollowersError:
-            # Others took the room meanwhile. The same request again finds its question.
+            # Others took the room meanwhile. A repeated request finds its question.
             raise ProblemError(
                 "too-many",
                 "This gateway has reached its limit of streams.",

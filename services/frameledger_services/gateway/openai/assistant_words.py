@@ -1,7 +1,7 @@
-"""What the assistant said, compared with the text that a client sends of it (`history`, rules 3 to 5).
+"""The words of the assistant, compared with the text that a client sends for them (`history`, rules 3 to 5).
 
-A history is asked about for each message that was sent, and both may have thousands: each answer here takes time in
-proportion to itself, and not to all that is stored or sent.
+This is queried for each message that was sent, and histories may have thousands: the time of each query is proportional
+to its result, and not to the whole history.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Writer:
     """Writes one answer."""
 
     def __init__(self, chat_request: CompletionRequest, following: Following) -> None:
-        """To be made when the answer has begun."""
+        """Create it when the answer has begun."""
         self._chat_request = chat_request
         self._following = following
         answer, question = following.answer, following.question
@@ -75,7 +75,7 @@ class Writer:
         return b"id: %d\ndata: %s\n\n" % (self._following.version, _json(error))
 
     def _calls(self) -> list[dict[str, Any]]:
-        """The calls that are the client's to do."""
+        """The calls that the client has to make."""
         if self._following.answer.was_interrupted:
             return []
         return [

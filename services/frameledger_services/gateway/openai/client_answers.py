@@ -1,8 +1,8 @@
 """Calls of a client's own functions in the history that it resends, and its tool messages as their results.
 
-What is stored of such a call counts, whatever the client sends of it: it is left out where histories are compared
-(`rest`), and takes the place of what was sent where a history is replaced (`in_pairs`). A client sends all calls of an
-answer in one message, followed by their results; the store has each call followed by its result.
+The stored form of such a call counts, whatever the client sends for it: it is left out if histories are compared
+(`rest`), and replaces what was sent if a history is replaced (`in_pairs`). A client sends all calls of an answer in one
+message, followed by their results; the store has each call followed by its result.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ def call_ids(sent: Sequence[JsonObject]) -> list[str]:
 def answered_calls(
     sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: CallsById
 ) -> list[tuple[ClientCall, Any]]:
-    """Returns the calls that wait and are answered here, with their results; of two messages of one call the last.
-
-    Some providers give an id again once its call is settled: a tool message is of the call that was made before it, and
+    """Returns the waiting calls that are answered here, with their results; if a call has two messages, the last one.
+    Some providers reuse an id once its call is settled: a tool message belongs to the call that was made before it, and
     the calls of one id are matched in order. A client that sends only what is new sends results without their calls.
     """
     stored, all_counts = _call_counts(held), _call_counts(sent)
@@ -63,7 +62,7 @@ def placed(held: Sequence[JsonObject], calls: CallsById) -> CallsById:
 
 
 def rest(sent: Sequence[JsonObject], calls: CallsById) -> list[JsonObject]:
-    """Returns the messages without what the conversation has of these calls."""
+    """Returns the messages without the parts of these calls that the conversation has."""
     messages: list[JsonObject] = []
     for message in sent:
         if _answered(message) in calls:
@@ -136,7 +135,7 @@ def _call_counts(messages: Sequence[JsonObject]) -> Counter[str]:
 
 
 def _words(message: JsonObject) -> list[JsonObject]:
-    """What an assistant's message says beside its calls."""
+    """The content of an assistant's message besides its calls."""
     if not text_of(message).strip():
         return []
     return [{name: value for name, value in message.items() if name != "tool_calls"}]

@@ -1,10 +1,10 @@
 """Which conversation a request is about: named in its body, in a header of ours, in one of a front end's, or a new one.
 
-Front ends name their chat with every request that comes of it, also with those that are no part of what is said there:
-the chat's title, its tags, a query for a search. Nothing in such a request says so, but that it has nothing in common
-with the chat. So a request that is named by a front end's header and has no word of a user in common with what is
-stored is an *aside*: a conversation of its own, whose id follows from the chat's id and the request's first words. The
-chat stays as it is. Somebody who edits the first words of a chat gets an aside too, and goes on in it.
+Front ends name their chat with every request that it causes, also with requests that are not part of the chat: for its
+title, its tags, a query for a search. Nothing in such a request says so, except that it has nothing in common with the
+chat. So a request that is named by a front end's header and has no word of a user in common with what is stored is an
+*aside*: a conversation of its own, whose id follows from the chat's id and the request's first words. The chat stays as
+it is. A user who edits the first words of a chat also gets an aside, and continues in it.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def of_header(request: Request) -> str | None:
 
 
 def in_header(context_id: str) -> dict[str, str]:
-    """Returns the header that names a conversation. As in a path, what is no printable ASCII is written %C3, and % is
-    %25."""
+    """Returns the header that names a conversation. As in a path, bytes that are not printable ASCII are
+    percent-encoded (%C3), and so is % (%25)."""
     return {HEADER: quote(context_id, safe=_PRINTABLE)}
 
 

@@ -1,4 +1,4 @@
-"""Errors as OpenAI's API has them: what the gateway's problems look like on the paths of that API."""
+"""Errors in the form of OpenAI's API: the gateway's problems on the paths of that API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CODES = {
     "no-such-model": "model_not_found",
     "too-many": "rate_limit_exceeded",
 }
-"""By the problem's word, where OpenAI has a word of its own."""
+"""By the problem's word, if OpenAI has a word of its own."""
 
 
 def written(word: str, status: int, detail: str, members: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from frameledger_services.gateway.openai.answer import Failure
 from frameledger_services.gateway.problems import ProblemError
 
 REFUSED = ("context_refused", "unmappable")
-"""Codes of a failure that the request can mend."""
+"""Codes of failures that a changed request can avoid."""
 
 HOPELESS = ("provider_refused", "parked")
-"""Codes of a failure that stays however often one tries."""
+"""Codes of failures that no retry can avoid."""
 
 ERASED = "erased"
 """The code of an answer whose conversation was erased meanwhile."""

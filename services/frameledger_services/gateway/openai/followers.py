@@ -1,8 +1,8 @@
 """Which requests follow which answer, at this gateway and at others.
 
-A request that is sent again follows the answer to the first one, and a load balancer may bring it to another gateway
-before the first one knows that its client has left. So a request that may be a repetition is marked for all gateways
-before it looks whether that answer goes on, and nobody interrupts an answer that another request follows.
+A repeated request follows the answer to the first one, and a load balancer may send it to another gateway before the
+first gateway knows that its client has left. So a request that may be a repetition is marked for all gateways before it
+checks whether that answer is in progress, and no gateway interrupts an answer that another request follows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Followers:
             self._marks.add("openai", *key)
 
     def remove(self, key: AnswerKey, *, is_shared: bool) -> None:
-        """Note that a request follows no longer, as it was added."""
+        """Note that a request does not follow any more; with the arguments with which it was added."""
         self._here[key] -= 1
         if self._here[key] <= 0:
             del self._here[key]

@@ -135,11 +135,9 @@ class Following:
         return True
 
     async def interrupt(self) -> bool:
-        """Publish an interruption if the answer goes on and nobody else has asked since. Returns whether it was
-        published.
-
-        A client that asks between this check and the frame on the log is interrupted too: an interruption stops what it
-        finds. If the process dies between them, the answer goes on without a client.
+        """Publish an interruption if the answer is in progress and no other client has asked since. Returns whether it
+        was published. A client that asks between this check and the frame on the log is interrupted too: an
+        interruption stops what it finds. If the process dies in between, the answer continues without a client.
         """
         context_id, read = self.question.context_id, self._dependencies.database.read
         goes_on, _ = await read(conversation_state.goes_on, context_id)
@@ -183,7 +181,7 @@ class Following:
 
     async def _first_beyond(self) -> int | None:
         """Returns the version at which the next question was asked; None if there is none. Also None while the database
-        does not respond: a client that streams the answer has its end before anybody can ask again."""
+        does not respond: a client that streams the answer receives its end before anybody can ask again."""
         try:
             return await self._dependencies.database.read(
                 first_beyond, self.question.context_id, self.question.version
@@ -211,9 +209,9 @@ class Following:
         return True
 
     async def _is_free(self) -> bool:
-        """Whether nothing goes on that the answer waits for. A background call is waited for only if nothing was said
-        yet: then its report will be the answer. False while the database does not respond, so that `next` asks again
-        and what was sent is not lost."""
+        """Whether nothing is in progress that the answer waits for. It waits for a background call only if nothing was
+        said yet: then the report of the call will be the answer. False while the database does not respond, so that
+        `next` asks again and what was sent is not lost."""
         try:
             is_free = await self._read_is_free()
         except DatabaseUnavailableError:

@@ -5,7 +5,7 @@ beginning, and never as bytes:
 
 1. *Seen* are users' messages and the words of the assistant. *Unseen* are what functions and operators add: calls and
    their results, thoughts, and system and developer messages. An unseen message that the client sends too is matched;
-   one that it does not send is passed over, and stays.
+   one that it does not send is skipped, and stays.
 2. Text is compared with each stretch of whitespace as one space, and none at its ends. Content as text and as parts
    is the same; parts that are no text are compared as JSON; a `name` counts.
 3. What the assistant says between two messages of users is one text, in however many messages it is stored or sent: an
@@ -13,18 +13,18 @@ beginning, and never as bytes:
    its words are matched one by one.
 4. When a background call reports after an answer has ended, the model may say more. No client was sent those words, so
    they may be missing in what is sent.
-5. An answer that was interrupted, or that failed, may be cut at different places in what is stored and in what is
-   sent: one text may be the beginning of the other, or be missing. Of an answer that was completed, a shorter text is
-   an edit. What a client says in the place of one that is missing, such as what went wrong, is appended, unless the
-   same history would not be recognised the next time: then it is an edit, too.
+5. An answer that was interrupted, or that failed, may be cut at different places in what is stored and in what is sent:
+   one text may be the beginning of the other, or be missing. A shorter text of a completed answer is an edit. A text
+   that a client sends in the place of a missing answer, such as a description of what went wrong, is appended, unless
+   the same history would not be recognized the next time: then it is an edit, too.
 6. System and developer messages at the head of what is sent are the instruction. If they are not those at the head of
    what is stored, the instruction has changed.
 
 If all that is stored and seen is matched, the rest of what is sent is **appended**; the rest may be empty, and then
-only an answer is asked for. Otherwise somebody has edited, branched, or wants another answer: the history is
-**replaced** by what is stored as far as it matches, with all that the client never saw, and by what is sent from
-there on. The old history stays readable as the former era. So a client that edits one message does not lose what
-functions said before it.
+only an answer is requested. Otherwise somebody has edited, branched, or wants another answer: the history is
+**replaced** by what is stored as far as it matches, with all that the client never saw, and by what is sent from there
+on. The old history stays readable as the former era. So a client that edits one message does not lose what functions
+said before it.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ class Plan:
 
     kind: Literal["append", "replace"]
     messages: tuple[JsonObject, ...]
-    """What is appended, which may be nothing; or the whole new history."""
+    """The appended messages, which may be none, or the whole new history."""
 
 
 def plan(held: Sequence[Held], sent: Sequence[JsonObject]) -> Plan:
-    """Returns what is to be done so that the conversation is the one that was sent. See the module."""
+    """Returns what to publish so that the conversation is the one that was sent; see the module."""
     return _comparison(held, seen_messages.turns(sent)).result()
 
 
 def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> bool:
-    """Returns whether users said something in the conversation, and nothing of it is among what is sent."""
+    """Returns whether users said something in the conversation, and nothing of it was sent."""
     user_messages = {key(one.message) for one in held if one.message.get("role") == "user"}
     return bool(user_messages) and user_messages.isdisjoint(
         key(one) for one in sent if one.get("role") == "user"
@@ -89,7 +89,7 @@ class _Comparison:
     at: int = 0
     turn: int = 0
     kept: int = 0
-    """How much of what is held stays if the history is replaced."""
+    """How many held messages stay if the history is replaced."""
 
     tried: int = 0
     """The turn up to which `_alternating` was tried."""
@@ -122,7 +122,7 @@ class _Comparison:
         return any(is_seen(one.message) for one in self.held[place:])
 
     def _is_recognised_with(self, rest: Sequence[JsonObject]) -> bool:
-        """Returns whether nothing would be left to do if the rest was appended, and all of it sent again."""
+        """Returns whether nothing would be new if the rest was appended and the whole history sent again."""
         later = _comparison([*self.held, *map(Held, rest)], self.turns)
         later._match()
         return later.turn == len(later.turns) and not later._has_seen_behind(later.at)
@@ -205,8 +205,8 @@ class _Comparison:
         return places
 
     def _as_long_as_held(self, turns: Sequence[Turn]) -> int:
-        """Returns how many of the turns have, together, as many characters of words as what is held; 0 if no number of
-        them has."""
+        """Returns how many of the turns together have as many characters of words as the held messages; 0 if no number
+        of them has."""
         left = len(" ".join(one.text for one in self.said_words.region(self.at))) + 1
         for number, turn in enumerate(turns):
             if turn.kind == "assistant":
@@ -228,7 +228,7 @@ class _Comparison:
         for place, text in cuts.items():
             self.changed[place] = None if text is None else {**self.held[place].message, "content": text}
         self.at = max(words[-1].place + 1, behind)
-        # What functions and operators added after an answer was there before what comes next.
+        # What functions and operators added after an answer precedes the next message.
         visible = (place for place in range(self.at, len(self.held)) if is_seen(self.held[place].message))
         self.kept = next(visible, len(self.held))
         return True

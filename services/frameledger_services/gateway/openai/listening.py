@@ -16,7 +16,7 @@ _log = logs.get_logger("gateway")
 
 
 class Listening:
-    """One client of an answer, which others may follow too: one who sends the same request again."""
+    """One client of an answer. Others may follow it too: those that send the same request again."""
 
     def __init__(
         self,
@@ -30,12 +30,12 @@ class Listening:
         may_be_again: bool = False,
     ) -> None:
         """`followers` has the clients of each answer; `request_name` names the request of this one, the same however
-        often it is sent. `is_good` says whether it may still read it. Without `interrupts` an answer goes on without
+        often it is sent. `is_good` says whether it may still read it. Without `interrupts` an answer continues without
         them. `may_be_again`: this request may be a repetition."""
         self.following = following
         self.is_gone = False
         self.is_refused = False
-        """It is gone because its token is no longer good."""
+        """It is gone because its token is no longer valid."""
 
         self._followers = followers
         # The same request again may follow from another version: that of the last of its results.
@@ -48,7 +48,7 @@ class Listening:
         self._is_closed = False
 
     async def close(self, *, gave_up: bool = False) -> None:
-        """Listen no longer. Twice does nothing."""
+        """Stop listening. Safe to call twice."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -69,7 +69,7 @@ class Listening:
             )
 
     def check(self) -> None:
-        """Look whether the client may still read the answer; if not, it is gone."""
+        """Check whether the client may still read the answer; if not, it counts as gone."""
         if not self.is_gone and not self._is_good():
             self.is_refused = True
             self._go()

@@ -1,4 +1,4 @@
-"""`GET /v1/models`: the models that inference services which are alive answer for."""
+"""`GET /v1/models`: the models of live inference services."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def served(dependencies: Dependencies) -> list[LiveWorker]:
 
 
 async def check(dependencies: Dependencies, model: str | None) -> None:
-    """Raises `no-such-model` if workers are alive and none of them answers for this model."""
+    """Raise `no-such-model` if workers are alive and none of them answers for this model."""
     if model is None:
         return
     workers = await served(dependencies)
@@ -56,12 +56,12 @@ async def every(dependencies: Dependencies) -> list[Model]:
 
 
 async def list_models(dependencies: Dependencies, _: Request) -> Response:
-    """Answer with all of them."""
+    """Answer with all models."""
     return answers.json_answer({"object": "list", "data": await every(dependencies)})
 
 
 async def get_model(dependencies: Dependencies, request: Request) -> Response:
-    """Answer with one. Raises `no-such-model`."""
+    """Answer with one model. Raises `no-such-model`."""
     name = unquote(request.path_params["model"])
     for model in await every(dependencies):
         if model.id == name:

@@ -14,7 +14,7 @@ class AskedQuestion:
     """The version of its frame; the answer comes after it."""
 
     since: int | None = None
-    """The version that announced the calls which it answers: of these some may still be open."""
+    """The version that announced the calls which it answers; some of these may still be open."""
 
     is_own: bool = True
-    """Whether this request asked it, now or when it was sent before. Otherwise another client's request did."""
+    """Whether this request asked it, now or when it was sent earlier. Otherwise another client's request did."""

@@ -1,7 +1,7 @@
 """The body of a request for a completion: its messages, and what its parameters mean here.
 
-Every parameter is one of three kinds, and what is in none is refused, as OpenAI refuses it: what is honoured, what is
-refused because an answer without it would be another answer, and what changes no answer and is left alone.
+A parameter is honoured, or refused because the answer would differ without it, or ignored because it changes no answer.
+An unknown parameter is refused, as OpenAI refuses it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ SETTINGS: Mapping[str, str] = {
         "seed",
     )
 }
-"""Parameters that are settings of a conversation, by the names of both, which are the same."""
+"""Parameters that are settings of a conversation, under the same names."""
 
 PASSED_ON = ("stop", "response_format", "reasoning_effort", "verbosity", "logit_bias")
-"""Parameters that the model's provider gets as they are (the setting `extra`)."""
+"""Parameters that are passed to the model's provider unchanged (the setting `extra`)."""
 
 IGNORED = frozenset(
     (
@@ -63,7 +63,7 @@ ALLOWED: Mapping[str, tuple[Any, ...]] = {
     "prediction": (),
     "web_search_options": (),
 }
-"""Parameters that are not honoured, with the values that ask for nothing."""
+"""Parameters that are not honoured, with the values that request nothing."""
 
 WHY = {
     "n": "A conversation has one continuation: n must be 1.",
@@ -82,7 +82,7 @@ class CompletionRequest:
     """None: whichever the inference service has."""
 
     settings: Mapping[str, Any]
-    """Those that the request names."""
+    """The settings that the request names."""
 
     passed_on: Mapping[str, Any]
     conversation: str | None
@@ -100,21 +100,21 @@ class CompletionRequest:
     """Of the body: a client that tries again sends the same bytes."""
 
     def changes(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what `LLMUpdateSettingsFrame` has to say so that a conversation with these settings has those of the
-        request. A parameter that the request does not name is unset, since each request names all of its own: then the
-        service's default applies."""
+        """Returns the content of the `LLMUpdateSettingsFrame` that gives a conversation with these settings those of
+        the request. A parameter that the request does not name is unset, because each request names all of its
+        parameters: the service's default then applies."""
         extra = {k: v for k, v in (stored.get("extra") or {}).items() if k not in PASSED_ON}
         requested = {"model": self.model, **self.settings, "extra": {**extra, **self.passed_on} or None}
         names = ("model", *SETTINGS, "extra")
         return {name: requested.get(name) for name in names if stored.get(name) != requested.get(name)}
 
     def noted(self) -> dict[str, Any]:
-        """Returns what the frame that asks notes of the request."""
+        """Returns what the asking frame stores of the request."""
         return {"request_sha256": self.sha256}
 
 
 def read(body: bytes) -> CompletionRequest:
-    """Returns what a body asks for. Raises the problem `bad-parameter`, which names the parameter."""
+    """Returns the request in a body. Raises the problem `bad-parameter`, which names the parameter."""
     parameters = request_values.parameters(body)
     for name, value in parameters.items():
         _check(name, value)
@@ -183,7 +183,7 @@ def _check_calls(place: str, calls: Any) -> None:
 
 
 def _is_id(value: Any) -> bool:
-    """Whether the database can be asked for it."""
+    """Whether the database can search for it."""
     return isinstance(value, str) and "\x00" not in value and not has_half(value)
 
 

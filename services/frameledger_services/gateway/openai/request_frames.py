@@ -1,6 +1,5 @@
-"""The frames of one request: its question, what it changes of the conversation before it, and what settles calls.
-
-Ids of frames follow from the request, so that the same request again counts once.
+"""The frames of one request: its question, changes of settings and functions before it, and frames that settle calls.
+The ids follow from the request, so that a repeated request counts once.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ from frameledger_services.store import newest_requests
 from frameledger_services.store.client_calls import ClientCall, WaitingCall
 
 MOST_QUESTIONS = 10
-"""How often one `Idempotency-Key` can ask: again after an answer that was cut off, or after others came in between."""
+"""How many questions one `Idempotency-Key` can ask: it asks again after an answer was cut off, or after others came in
+between."""
 
 
 @dataclass(frozen=True, slots=True)

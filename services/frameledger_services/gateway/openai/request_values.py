@@ -14,11 +14,12 @@ from frameledger_services.json_numbers import no_constant
 from frameledger_services.providers.settings import LLMSettings
 
 ANY_MODEL = "frameledger"
-"""The model of a request that leaves the choice to the inference service."""
+"""The model name of a request that leaves the choice to the inference service."""
 
 
 def parameters(body: bytes) -> dict[str, Any]:
-    """Returns the parameters of a body, without those that are null. Raises `bad-parameter` for what is no object."""
+    """Returns the parameters of a body, without those that are null. Raises `bad-parameter` for a body that is no
+    object."""
     try:
         parsed = json.loads(body, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:
@@ -29,7 +30,7 @@ def parameters(body: bytes) -> dict[str, Any]:
 
 
 def model(value: Any) -> str | None:
-    """Returns the model that is asked for; None for any. Raises `bad-parameter`."""
+    """Returns the requested model; None for any. Raises `bad-parameter`."""
     if value is None or value == ANY_MODEL:
         return None
     if not isinstance(value, str) or not 0 < len(value) <= 255 or "\x00" in value:

@@ -1,4 +1,4 @@
-"""The routes of OpenAI's API. Without the setting `gateway_openai` they are not there, and say which setting it is."""
+"""The routes of OpenAI's API. Without the setting `gateway_openai` they answer 404, and name the setting."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ ASKING_PROBLEMS = (
     "not-visible-yet",
     "log-away",
 )
-"""Problems of a route that asks a conversation."""
+"""Problems of a route that publishes a question."""
 
 EXAMPLE = {
     "model": "frameledger",

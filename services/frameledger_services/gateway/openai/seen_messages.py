@@ -20,7 +20,7 @@ class Turn:
     """`key` of the message; None for words of the assistant."""
 
     length: int = 0
-    """Of the words of the assistant, squeezed."""
+    """The words of the assistant, with white space squeezed."""
 
 
 def turns(sent: Iterable[JsonObject]) -> list[Turn]:
@@ -57,7 +57,7 @@ def squeezed(text: str) -> str:
 
 
 def is_words(message: JsonObject) -> bool:
-    """Returns whether the assistant says something in it, instead of calling functions."""
+    """Returns whether it contains words of the assistant, and not only calls."""
     return message.get("role") == "assistant" and not message.get("tool_calls")
 
 
@@ -67,7 +67,7 @@ def is_seen(message: JsonObject) -> bool:
 
 
 def key(message: JsonObject) -> Any:
-    """Returns what two messages have in common that are the same to a reader."""
+    """Returns a key that is equal for two messages that look the same to a reader."""
     named = {
         name: value
         for name, value in message.items()

@@ -1,8 +1,8 @@
 """What a request for a response continues: the conversation that it names, or the response before it.
 
-A response is continued from where it ended: the history as it was then, with what is new after it, is compared with
-the conversation as one that a client of chat completions sends. If nobody has asked anything since, what is new is
-appended. If somebody has, the history becomes a new era, and what was said since stays readable in the former one.
+A response is continued from where it ended: the history as it was then, with what is new after it, is compared with the
+conversation as one that a client of chat completions sends. If no question was asked since, what is new is appended.
+Otherwise the history becomes a new era, and what was said since stays readable in the former one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PREVIOUS = "previous_response_id"
 async def continued(
     dependencies: Dependencies, request: Request, response_request: ResponseRequest
 ) -> tuple[ResponseRequest, Named]:
-    """Returns the request as the conversation is to be asked, and that conversation. Publishes nothing.
+    """Returns the request in the form that is published to the conversation, and that conversation. Publishes nothing.
 
     Raises `bad-parameter`, `no-such-response`, `erased`, and `conversation-busy` if the response before it does not
     end.
@@ -60,8 +60,8 @@ async def continued(
 async def _end(dependencies: Dependencies, previous: ResponseId) -> int:
     """Returns the version at which a response ends, once it is over: up to the next question, or up to now.
 
-    Whether anything goes on is read first. A question that is asked after that is found by the next read, or is after
-    the returned version, and then the comparison of histories finds it.
+    Whether anything is in progress is read first. A question that is asked after that is found by the next read, or is
+    after the returned version, and then the comparison of histories finds it.
     """
     headers = conversation.in_header(previous.context_id)
     deadline = conversation_gate.deadline()

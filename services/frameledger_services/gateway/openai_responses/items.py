@@ -1,7 +1,6 @@
-"""The items of a request's `input` as messages of a conversation, in the shape of chat completions.
-
-Calls that follow each other are calls of one answer: one message. What no message can say is refused by its place,
-with what to send instead.
+"""The items of a request's `input` as messages of a conversation, in the form of chat completions. Consecutive calls
+are calls of one answer, and become one message. An item that no message can express is refused with its place, and with
+what to send instead.
 """
 
 from __future__ import annotations
@@ -117,14 +116,14 @@ def _call(place: str, item: Mapping[str, Any]) -> Message:
 
 def _call_id(place: str, item: Mapping[str, Any]) -> str:
     call_id = item.get("call_id")
-    # What the database can be asked for.
+    # Ids that the database can search for.
     if not isinstance(call_id, str) or not call_id or "\x00" in call_id or has_half(call_id):
         refuse(f"{place}.call_id", "the `call_id` of a function_call is expected.")
     return call_id
 
 
 def _content(place: str, content: Any) -> str | list[Message]:
-    """Text as a text, also if it came in one part: the content of one message is compared and read most as that."""
+    """Text as a string, also if it came as one part: most messages are compared and read in that form."""
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence) or not content:
@@ -167,7 +166,7 @@ def _text(place: str, part: Mapping[str, Any], name: str) -> str:
 
 
 def _inline(place: str, part: Mapping[str, Any], name: str) -> str:
-    """The content of an image or a file. What lies in a store of OpenAI's is not there for other models."""
+    """The content of an image or a file. Files that are stored at OpenAI are not available to other models."""
     if not isinstance(part.get(name), str):
         refuse(f"{place}.{name}", f"wanted as a text; files are sent within the request, as `{name}`.")
     return str(part[name])

@@ -1,7 +1,7 @@
-"""Items of a request's `input` that are ids: of what a response before it has put out.
+"""Items of a request's `input` that are ids of output items of an earlier response.
 
-A client that resends its history may name what the server said and not say it again. The id of an item has that of its
-response, so the item is read from the response's frames, in a time that does not depend on the length of the
+A client that resends its history may name the server's output instead of repeating it. The id of an item contains that
+of its response, so the item is read from the response's frames, in a time that does not depend on the length of the
 conversation.
 """
 

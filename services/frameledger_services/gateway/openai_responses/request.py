@@ -1,8 +1,7 @@
 """The body of a request for a response: what it asks, in the terms of chat completions, and what it is part of.
 
-As there, a parameter is honoured, or without effect on the answer, or refused by its name with what to do instead.
-`input` is what is new: the conversation, which `previous_response_id` or `conversation` names, has what was said
-before.
+As there, a parameter is honoured, has no effect on the answer, or is refused by its name with an alternative. `input`
+is only what is new: the conversation that `previous_response_id` or `conversation` names has what was said before.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from frameledger_services.gateway.openai_responses.items import refuse
 from frameledger_services.store.answered_requests import RESPONSE
 
 INSTRUCTION = "system_instruction"
-"""The setting of a conversation that `instructions` are."""
+"""The setting of a conversation that `instructions` become."""
 
 SETTINGS: Mapping[str, str] = {
     "instructions": INSTRUCTION,
@@ -72,7 +71,7 @@ ALLOWED: Mapping[str, tuple[Any, ...]] = {
     "top_logprobs": (0,),
     "truncation": ("disabled",),
 }
-"""Parameters that are not honoured, with the values that ask for nothing."""
+"""Parameters that are not honoured, with the values that request nothing."""
 
 INSTEAD = {
     "background": "an answer continues without its client if FRAMELEDGER_GATEWAY_OPENAI_INTERRUPT is false; `GET "
@@ -88,7 +87,7 @@ INSTEAD = {
 MOST_METADATA = 16
 MOST_KEY = 64
 MOST_VALUE = 512
-"""What `metadata` may have, as OpenAI's API says: pairs, and characters of each."""
+"""The limits of `metadata`, as in OpenAI's API: the number of pairs, and the characters of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +100,8 @@ class ResponseRequest(CompletionRequest):
     """The instruction of the response before it: it is not carried over."""
 
     def changes(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what `LLMUpdateSettingsFrame` has to say, as chat completions do. An instruction that no request for
-        a response has given stays, unless this one gives another."""
+        """Returns the content of the `LLMUpdateSettingsFrame`, as chat completions do. An instruction that no request
+        for a response has given stays, unless this one gives another."""
         changed = CompletionRequest.changes(self, stored)
         instruction, held = self.settings.get(INSTRUCTION), stored.get(INSTRUCTION)
         if instruction is not None or held == self.replaced_instruction:
@@ -110,7 +109,7 @@ class ResponseRequest(CompletionRequest):
         return changed
 
     def noted(self) -> dict[str, Any]:
-        """Returns what the asking frame stores of the request, beside what the conversation has anyway."""
+        """Returns what the asking frame stores of the request, besides what the conversation has anyway."""
         about = {
             "previous_response_id": self.previous_response_id,
             "metadata": self.metadata or None,
@@ -138,7 +137,7 @@ class Body:
 
 
 def parse(body: bytes) -> Body:
-    """Returns what a body is. Raises the problem `bad-parameter`, which names the parameter."""
+    """Returns the parsed body. Raises the problem `bad-parameter`, which names the parameter."""
     parameters = request_values.parameters(body)
     for name, value in parameters.items():
         if name in ALLOWED:
@@ -154,7 +153,7 @@ def parse(body: bytes) -> Body:
 
 
 def read(body: Body, stored: Mapping[str, Mapping[str, Any]] = items.NOTHING) -> ResponseRequest:
-    """Returns what a body asks for; `stored` are the items that its input refers to. Raises the problems
+    """Returns the request in a body; `stored` are the items that its input refers to. Raises the problems
     `bad-parameter` and `no-such-response`, which name the parameter."""
     parameters = body.parameters
     if parameters.get("previous_response_id") is not None and parameters.get("conversation") is not None:

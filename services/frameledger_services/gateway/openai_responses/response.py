@@ -49,7 +49,7 @@ class ResponseWriter:
         return json.dumps(self.response(), separators=(",", ":"), default=list).encode()
 
     def response(self, status: Status | None = None) -> dict[str, Any]:
-        """Returns the response; `status` is what it begins with: then it has nothing of the answer, so that it is the
+        """Returns the response. `status` is that of its beginning: it then has nothing of the answer, so that it is the
         same whenever it is read."""
         request, settings = self._stored_request, self._stored_request.settings
         extra, noted = _object(settings.get("extra")), request.noted
@@ -82,7 +82,7 @@ class ResponseWriter:
         }
 
     def output(self) -> list[dict[str, Any]]:
-        """Returns what the model said, and the calls that it leaves to the client."""
+        """Returns the model's text, and the calls that it leaves to the client."""
         text = self._following.answer.text
         return [*([self.message(text)] if text else []), *self.calls()]
 
@@ -102,7 +102,7 @@ class ResponseWriter:
         return f"{MESSAGE_PREFIX}{self.id.token}"
 
     def calls(self) -> list[dict[str, Any]]:
-        """Returns the calls that are the client's to do."""
+        """Returns the calls that the client has to make."""
         if self._following.answer.was_interrupted:
             return []
         return [

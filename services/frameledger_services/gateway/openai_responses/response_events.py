@@ -1,7 +1,6 @@
-"""The events of a response that is sent as it comes.
-
-They follow from the frames of the answer alone, one piece of text for each frame that has one: a client that reads a
-response again gets the same events with the same numbers, and can continue after the last one that it has.
+"""The events of a streamed response. They follow only from the frames of the answer, one piece of text for each frame
+that has one: a client that reads a response again gets the same events with the same numbers, and can continue after
+the last one that it has.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class ResponseEvents:
         )
 
     def news(self) -> bytes:
-        """Returns the events for what came since the last call."""
+        """Returns the events for the text since the last call."""
         pieces = self._answer.pieces() if isinstance(self._answer, PieceByPiece) else ()
         return b"".join(self._written(self._of_piece(piece)) for piece in pieces)
 

@@ -46,7 +46,7 @@ class Responses:
 def _follow(
     dependencies: Dependencies, response_request: ResponseRequest, question: AskedQuestion
 ) -> Following:
-    # Only what is sent as it comes is in pieces: they cannot be taken back when a worker dies.
+    # Only a streamed response is sent in pieces, which cannot be taken back when a worker dies.
     answer = PieceByPiece(question.version) if response_request.stream else Answer(question.version)
     return Following(dependencies, question, answer)
 

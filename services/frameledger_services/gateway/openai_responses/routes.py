@@ -1,4 +1,4 @@
-"""The routes of OpenAI's Responses API, where the setting `gateway_openai` is on."""
+"""The routes of OpenAI's Responses API, if the setting `gateway_openai` is on."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ STARTING_AFTER = parameters.integer(
 
 
 def read_id(text: str, caller: Caller, *, param: str | None = None) -> ResponseId:
-    """Returns what an id says. Raises `no-such-response` for what is no id, and for a response in a conversation that
-    the caller may not see. `param` is the parameter of a body that has it."""
+    """Returns the content of an id. Raises `no-such-response` for a text that is no id, and for a response in a
+    conversation that the caller may not see. `param` is the parameter of a body that has it."""
     response_id = response_ids.parse(text)
     if response_id is None or not caller.may_see(response_id.context_id):
         raise _unknown(text, param)
@@ -113,7 +113,7 @@ async def written(
 async def cancel(dependencies: Dependencies, request: Request) -> Response:
     """Interrupt an answer in progress, and answer with the response. One that has ended is not changed.
 
-    It interrupts what a client interrupts that disconnects: no answer after which another question was asked, and no
+    It interrupts what a disconnecting client interrupts: not an answer after which another question was asked, and no
     call in the background. In these cases the response is returned as it is, in progress. If the process dies after the
     interruption, a repeated request finds that it has ended, and interrupts nothing.
     """
@@ -148,13 +148,13 @@ def _follow(
 
 
 async def _catch_up(following: Following) -> None:
-    """Read all there is of an answer."""
+    """Read everything that exists of an answer."""
     while not following.is_over and not following.has_all:
         await _read_on(following)
 
 
 async def _interrupt(dependencies: Dependencies, following: Following) -> None:
-    """Interrupt the answer, and read it to its end; if it cannot be interrupted, read what is there now. Raises
+    """Interrupt the answer, and read it to its end; if it cannot be interrupted, read what exists now. Raises
     `not-visible-yet`."""
     context_id, newest = following.question.context_id, INT64_MAX
     if not await following.interrupt():
