@@ -1,9 +1,9 @@
 """The AsyncAPI 3.0 document of the log: each topic as a channel, each kind of record as a message.
 
-It is made of what the services run on, so it says what this release does: payloads are the generated JSON Schemas of
-the frames, the dataclasses of the effects and the model of a published root; headers, addresses and configuration are
-those of `frameledger.headers` and `topics`. Actions are those of our services: what they receive, a program of yours
-sends. No server is listed, since where the broker is depends on who asks.
+It is made from the definitions that the services use, so it describes this release: payloads are the generated JSON
+Schemas of the frames, the dataclasses of the effects and the model of a published root; headers, addresses and
+configuration are those of `frameledger.headers` and `topics`. Actions are those of our services: what they receive,
+your programs send. No server is listed, because the broker's address depends on the reader.
 
 The schemas use only what JSON Schema has had since draft 07, which is the format that AsyncAPI assumes.
 """
@@ -31,7 +31,7 @@ ASYNCAPI = "3.0.0"
 KAFKA_BINDING = "0.5.0"
 
 LISTS = {"cleanup.policy"}
-"""Configuration of a topic that the Kafka binding has as a list; Kafka separates its values by commas."""
+"""Configuration of a topic that is a list in the Kafka binding; Kafka separates its values by commas."""
 
 
 def document(settings: Settings) -> Json:
@@ -189,7 +189,7 @@ def _schemas_of_others() -> Json:
 
 
 def _effect_schema(effect: type[Effect]) -> Json:
-    """The schema of `effects.to_wire`: what is None is left out, and `effect` names the class."""
+    """The schema of `effects.to_wire`: values of None are left out, and `effect` names the class."""
     schema = TypeAdapter(effect).json_schema()
     properties: Json = {"effect": {"type": "string", "const": effect.effect}}
     required = ["effect"]

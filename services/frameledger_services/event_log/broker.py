@@ -27,7 +27,7 @@ from frameledger_services.transient import EventLogError
 REQUEST_SECONDS = 15.0
 READY_SECONDS = 30.0
 NEXT_SECONDS = 3.0
-"""Before another broker is asked, while one has not answered."""
+"""Seconds before another broker is asked, while one has not answered."""
 
 _LOOK_AGAIN_SECONDS = 0.05
 
@@ -47,8 +47,8 @@ class Broker:
         self._client = client
         self._address = address
         self._latest: Any = None
-        """The broker that answered last. It is asked again: another may not know yet what it said, such as a topic that
-        was just created."""
+        """The broker that answered last. It is asked again, because another one may not know its news yet, such as a
+        topic that was just created."""
 
     async def describe(self, names: Iterable[str], *, configs: bool = False) -> dict[str, TopicDescription]:
         """Returns those of the named topics that exist, with `configs` their configuration too.
@@ -80,12 +80,12 @@ class Broker:
         return descriptions
 
     async def find(self, name: str) -> TopicDescription | None:
-        """Returns a topic with its configuration, or without if we may not read that; None if it does not exist.
-        Raises `BrokerError`."""
+        """Returns a topic with its configuration, or without it if we may not read it; None if the topic does not
+        exist. Raises `BrokerError`."""
         try:
             return (await self.describe([name], configs=True)).get(name)
         except BrokerError:
-            # To read the configuration is a right of its own.
+            # Reading the configuration needs a permission of its own.
             return (await self.describe([name])).get(name)
 
     async def topic(self, name: str) -> TopicDescription:
@@ -137,7 +137,7 @@ class Broker:
         nodes = self._nodes(to_controller)
         failure: Exception | None = None
         for number, node in enumerate(nodes, 1):
-            # One that is frozen is left for the next one. The last one has the client's own timeout.
+            # A frozen broker is left for the next one. The last one has the client's own timeout.
             patience = None if to_controller or number == len(nodes) else NEXT_SECONDS
             try:
                 async with asyncio.timeout(patience):
@@ -186,7 +186,7 @@ async def connect(settings: Settings) -> AsyncIterator[Broker]:
 
 
 def no_answer(settings: Settings) -> str:
-    """Returns what to say when no broker answers. aiokafka logs why each of them does not."""
+    """Returns the message for the case that no broker answers. aiokafka logs the reason of each."""
     return (
         f"No Kafka answers at {settings.kafka_bootstrap_servers}. Is it running (`frameledger status`), and are "
         "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS and FRAMELEDGER_KAFKA_SECURITY_PROTOCOL "

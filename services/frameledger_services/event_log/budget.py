@@ -8,9 +8,8 @@ from contextlib import suppress
 
 
 class Budget:
-    """A semaphore that counts bytes, first come first served, for one event loop.
-
-    An amount larger than the whole budget is granted when nothing else is taken.
+    """A semaphore that counts bytes, first come, first served, for one event loop. An amount larger than the whole
+    budget is granted when nothing else is taken.
     """
 
     def __init__(self, total: int) -> None:

@@ -1,9 +1,9 @@
 """Closing a client of aiokafka without losing a cancellation.
 
-aiokafka cancels a task of its own, waits for it, and takes any cancellation that comes meanwhile for that task's.
-The cancelled task would go on, and the one that cancelled it would wait for ever. And a task that it has only just
-created is cancelled before it begins: it raises that, as if whoever closes was cancelled, in place of the error for
-which the client is closed.
+aiokafka cancels a task of its own, waits for it, and mistakes any cancellation that arrives meanwhile for that task's.
+The cancelled caller would continue, and whoever cancelled it would wait for ever. Also, a task that aiokafka has only
+just created is cancelled before it begins, which raises a cancellation, as if the caller was cancelled, in place of the
+error for which the client is closed.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 PARTITION_BYTES = 1024 * 1024
-"""max_partition_fetch_bytes. A batch that is larger comes alone."""
+"""max_partition_fetch_bytes. A larger batch arrives alone."""
 
 FETCH_BYTES = 2 * MAX_DEAD_LETTER_BYTES
 """fetch_max_bytes."""
@@ -49,8 +49,8 @@ def consumer(
 ) -> Any:
     """Returns an `AIOKafkaConsumer` that is not started, whose topics or partitions the caller chooses.
 
-    It reads committed records, commits no offsets by itself, and never resets its offset: `getmany` raises
-    `OffsetOutOfRangeError` when the log does not have it. A record of any size arrives: the broker gives at least one
+    It reads committed records, commits no offsets on its own, and never resets its offset: `getmany` raises
+    `OffsetOutOfRangeError` if the log does not have it. A record of any size arrives: the broker gives at least one
     batch of the first partition of a fetch that has any, and aiokafka lists partitions in random order. So a fetch can
     be small, and about a megabyte of each partition is kept in memory. A header name that is not UTF-8 comes with
     replacement characters. `options` are aiokafka's.
@@ -73,15 +73,15 @@ def consumer(
 
 
 class _Fetcher(Fetcher):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
-    """One that encodes and decodes fetches quickly, and can read every record."""
+    """A consumer that encodes and decodes fetches quickly, and can read every record."""
 
     _get_actions_per_node = rebound(Fetcher._get_actions_per_node, FetchRequest=QuickFetch)
     _proc_fetch_request = rebound(Fetcher._proc_fetch_request, MemoryRecords=records)
 
     async def close(self) -> None:
-        # aiokafka awaits the fetches that it cancels. One that pauses after an error of the broker then raises
-        # CancelledError, which would pass for a cancellation of the task that closes, and end its process. The task
-        # that starts them takes a cancellation for that of a fetch that it awaits just then, so it comes last.
+        # aiokafka awaits the fetches that it cancels. A fetch that pauses after an error of the broker then raises
+        # CancelledError, which would count as a cancellation of the closing task, and end its process. The task that
+        # starts fetches mistakes its own cancellation for that of a fetch that it awaits, so it comes last.
         while ending := [one for one in (*self._pending_tasks, self._fetch_task) if not one.done()]:
             ending[0].cancel()
             await asyncio.wait(ending[:1], timeout=CANCEL_AGAIN_SECONDS)
@@ -90,7 +90,7 @@ class _Fetcher(Fetcher):  # type: ignore[misc]  # aiokafka is untyped, so it is 
 
 
 class _Consumer(AIOKafkaConsumer):  # type: ignore[misc]  # as above
-    """One that fails over from a frozen broker, and whose log lines are limited."""
+    """A consumer that fails over from a frozen broker, and whose log lines are limited."""
 
     _start = rebound(AIOKafkaConsumer.start, Fetcher=_Fetcher)
 
@@ -104,8 +104,8 @@ async def join_group(client: Any, stopping: asyncio.Event) -> bool:
     """Start a consumer that has subscribed. Returns whether it has joined its group: False if `stopping` was set first.
     The caller stops it in any case.
 
-    Until the group has a coordinator, aiokafka asks for it again and again. That may last as long as an outage: brokers
-    answer, but none of them leads the partition of `__consumer_offsets` that has the group.
+    Until the group has a coordinator, aiokafka asks for it repeatedly. That may last as long as an outage in which
+    brokers answer, but none of them leads the partition of `__consumer_offsets` that has the group.
     """
     if stopping.is_set():
         return False

@@ -1,9 +1,8 @@
-"""Failover from a frozen broker, whose connections stay open and answer nothing.
-
-aiokafka gives every answer the time of the largest one, asks one broker after the other for metadata, and makes one
-connection at a time, so one frozen broker keeps it from the others. Here making a connection has a short timeout, the
-next broker is asked for metadata before the one before it has answered, and a silent leader is left for its successor
-as soon as that is known. The methods of the one client are replaced, not those of its class.
+"""Failover from a frozen broker, whose connections stay open and do not answer. aiokafka allows every answer the time
+of the largest one, asks one broker after the other for metadata, and makes one connection at a time, so one frozen
+broker blocks the others. Here connecting has a short timeout, the next broker is asked for metadata before the previous
+one has answered, and a silent leader is left for its successor as soon as that is known. The methods of the one client
+are replaced, not those of its class.
 """
 
 from __future__ import annotations
@@ -24,14 +23,15 @@ from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.produce import ProduceRequest
 
 CONNECT_SECONDS = 5.0
-"""For making a connection, and for the first answer from a bootstrap server."""
+"""The timeout of making a connection, and of the first answer from a bootstrap server."""
 
 COORDINATOR_SECONDS = 15.0
-"""For an answer of a group's coordinator. It answers a member that joins when all members have joined, or after the
-session timeout, which is 10 s. A member that waits longer for a frozen coordinator is dropped by the next one."""
+"""The timeout of an answer of a group's coordinator. It answers a member that joins when all members have joined, or
+after the session timeout, which is 10 s. A member that waits longer for a frozen coordinator is dropped by the next
+one."""
 
 NEXT_SECONDS = 1.0
-"""Before the next broker is asked for metadata, while the one before it has not answered."""
+"""Seconds before the next broker is asked for metadata, while the previous one has not answered."""
 
 SLOW_SECONDS = 1.5
 """When a leader has not answered for this time, the other brokers are asked for the current leader, and again each time
@@ -39,7 +39,7 @@ it passes. The leader may be waiting for its replicas, or sending a large answer
 leadership."""
 
 NO_LEADER = -1
-"""What a partition without a leader has in its place."""
+"""The leader of a partition that has none."""
 
 
 def with_failover(client: AIOKafkaClient) -> AIOKafkaClient:
@@ -88,8 +88,8 @@ class _Learning:
     def __init__(self, client: AIOKafkaClient) -> None:
         self._client = client
         self._requests: set[asyncio.Task[Any]] = set()
-        """A request is not cancelled when another broker has answered, as that would close its connection. Each ends by
-        its timeout."""
+        """A request is not cancelled when another broker has answered, because that would close its connection. Each
+        ends at its timeout."""
 
     async def end(self) -> None:
         for task in self._requests:
@@ -200,7 +200,7 @@ def _ends_when_moved(
 
 
 def _leads_no_more(client: AIOKafkaClient, node: Any, request: ProduceRequest) -> bool:
-    """Returns whether some of a request's partitions have another leader by now."""
+    """Returns whether some of a request's partitions have another leader now."""
     leaders = {
         client.cluster.leader_for_partition(TopicPartition(topic, partition))
         for topic, partitions in request._topics

@@ -1,9 +1,7 @@
-"""The records of some partitions, fetched when their reader is ready for more.
-
-aiokafka's consumer fetches as soon as it can, with several turns of the event loop for each answer, while its reader
-has better things to do: the fetching alone takes as long as the fold. Here each broker has one request at most, and the
-next one is sent when the reader has taken in the answer. The protocol, connections, leaders and the decoding of batches
-are aiokafka's.
+"""The records of some partitions, fetched when their reader is ready for more. aiokafka's consumer fetches as soon as
+it can, with several iterations of the event loop for each answer, while its reader is busy: fetching takes as long as
+the fold. Here each broker has one request at most, and the next one is sent when the reader has processed the answer.
+The protocol, connections, leaders and the decoding of batches are aiokafka's.
 """
 
 from __future__ import annotations
@@ -30,25 +28,25 @@ QUIET_MS = 500
 FROZEN_SECONDS = 1.0
 TICK_SECONDS = 0.25
 """A process that could not read the clock for `FROZEN_SECONDS` cannot know what happened to the log meanwhile. The
-broker's answer does not always say: it may be asked next when the topic has been made anew and filled. To delete a
-topic and to make it again takes longer than this."""
+broker's answer does not always show it: the topic may have been recreated and filled before the next request. Deleting
+and recreating a topic takes longer than this."""
 
 _log = logs.get_logger("feed")
 
 Receive = Callable[[Sequence[FetchedPartition]], Awaitable[None]]
-"""Takes in an answer; the next request is sent when it returns. It is called for an empty answer too."""
+"""Processes an answer; the next request is sent when it returns. Called for an empty answer too."""
 
 Revalidate = Callable[[Mapping[int, int]], Awaitable[None]]
 """Called with partitions, each with its next offset, whose broker is back after an outage, or whose leader changed.
 
-The log may be the one that was read. After a power cut or an unclean election it may have lost its newest records and
-have others in their place, and a topic may have been made anew. These partitions are left: they are read again once
+The log may be the one that was read. But after a power cut or an unclean election it may have lost its newest records
+and have others in their place, and the topic may have been recreated. These partitions are left, and read again once
 they are followed again."""
 
 
 @dataclass(slots=True)
 class _Answer:
-    """What a fetch response has."""
+    """The content of a fetch response."""
 
     fetched: list[FetchedPartition] = field(default_factory=list)
     to_revalidate: dict[int, int] = field(default_factory=dict)
@@ -57,7 +55,7 @@ class _Answer:
 
 
 class Feed:
-    """Reads partitions of a topic from given offsets on: what was committed, and from several brokers side by side."""
+    """Reads partitions of a topic from given offsets on: committed records only, from several brokers concurrently."""
 
     def __init__(self, consumer: Any, topic: str, clusters: Sequence[Any] = ()) -> None:
         """Of aiokafka's `consumer` only the connections are used. `clusters` are further views of the same cluster,
@@ -84,10 +82,9 @@ class Feed:
             left.is_followed = False
 
     async def run(self, receive: Receive, revalidate: Revalidate) -> None:
-        """Read until cancelled.
-
-        A broker that is away is waited for, as is a leader. Raises, in a group, `OffsetOutOfRangeError` for an offset
-        that the log does not have, and aiokafka's other errors that are not transient.
+        """Read until cancelled. Waits for a broker that is away, and for a leader. Raises, in a group,
+        `OffsetOutOfRangeError` for an offset that the log does not have, and aiokafka's other errors that are not
+        transient.
         """
         cluster = self._client.cluster
         cluster.add_listener(self._on_metadata)
@@ -111,15 +108,15 @@ class Feed:
             cluster.remove_listener(self._on_metadata)
 
     async def topic(self, partition: int) -> TopicDescription | None:
-        """Returns what the topic is now, as the leader of a partition says; None if it does not exist. Raises
-        aiokafka's errors."""
+        """Returns the present description of the topic by the leader of a partition; None if the topic does not exist.
+        Raises aiokafka's errors."""
         leader = self._leaders.of(partition)
         node = self._client.get_random_node() if leader is None else leader
         answer = await self._client.send(node, TopicsRequest([self._topic]))
         return next(iter(topics_in(answer)), None)
 
     async def _read(self, node: int, receive: Receive, revalidate: Revalidate) -> None:
-        """Read what a broker leads, for as long as it leads anything."""
+        """Read the partitions that a broker leads, for as long as it leads any."""
         while partitions := {
             number: one for number, one in self._followed.items() if self._leaders.of(number) == node
         }:
@@ -196,7 +193,7 @@ class Feed:
             await asyncio.sleep(TICK_SECONDS)
 
     def _check_clock(self) -> None:
-        """After a freeze of this process another log than before may answer, and not say so."""
+        """After a freeze of this process another log may answer, without any sign of it."""
         now = asyncio.get_running_loop().time()
         if now - self._ticked > FROZEN_SECONDS:
             _log.warning("feed.process_stood_still", seconds=now - self._ticked)
@@ -205,7 +202,7 @@ class Feed:
         self._ticked = now
 
     def _on_metadata(self, _: object) -> None:
-        """Called for each metadata response, also to requests of others: a partition may have moved silently."""
+        """Called for each metadata response, also to requests of others: a partition may have moved without notice."""
         self._changed.set()
 
 

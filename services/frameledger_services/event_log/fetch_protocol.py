@@ -1,8 +1,8 @@
 """Fetch requests and their responses, encoded and decoded quickly.
 
-Both list every partition of a consumer each time, and most partitions have nothing. aiokafka takes the message apart
-field by field, which for 64 partitions takes longer than everything else that is done for one frame. The bytes and the
-values are the same. These are subclasses, used by consumers of ours only.
+Both list every partition of a consumer each time, and most partitions have nothing. aiokafka decodes the message field
+by field, which for 64 partitions takes longer than all other work for one frame. The bytes and the values are the same.
+These are subclasses that only our consumers use.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class QuickFetchResponse(FetchResponse_v11):  # type: ignore[misc]  # as above
 
     @classmethod
     def decode(cls, data: BytesIO | bytes) -> Self:
-        """Returns the response that is encoded in the rest of the data. Raises ValueError or `struct.error` for data
-        that end too early."""
+        """Returns the response that the rest of the data encode. Raises ValueError or `struct.error` for data that end
+        too early."""
         # Without a copy: it may be many megabytes.
         buffer, at = (data, 0) if isinstance(data, bytes) else (data.getvalue(), data.tell())
         throttled, error, session, count = _HEAD.unpack_from(buffer, at)

@@ -16,7 +16,7 @@ from frameledger_services.event_log.lenient_records import records as batches_of
 
 @dataclass(slots=True, eq=False)
 class FollowedPartition:
-    """A partition that is read, and the offset that is read next."""
+    """A partition that is being read, and the next offset to read."""
 
     topic: str
     partition: int
@@ -44,7 +44,7 @@ class FetchedPartition:
         """Raises `RecordTooLargeError` when `raw` has no whole batch."""
         batches = batches_of(raw)
         if not batches.has_next():
-            # By its protocol a broker gives the whole batch. Asking it again would get the same, at once.
+            # By the protocol a broker sends the whole batch. Another request would get the same, at once.
             raise kafka_errors.RecordTooLargeError(
                 f"The broker gave {len(raw)} bytes of {followed}, which are not a whole batch."
             )
@@ -53,7 +53,7 @@ class FetchedPartition:
         """The partition's high watermark at that time."""
         self._followed = followed
         place = TopicPartition(followed.topic, followed.partition)
-        # From where it was asked: if another broker has led further by now, this does not lead back.
+        # From the requested offset: if another broker has led further meanwhile, this does not lead back.
         self._batches = _Batches(place, batches, aborted, asked_offset, None, None, True, READ_COMMITTED)
         # aiokafka's iterator cannot be asked again once it has ended. This one can.
         self._records = (record for record in self._batches)

@@ -1,4 +1,4 @@
-"""The id and the time of production that a publisher gives a frame without them, once for each frame object."""
+"""The id and the time of production for frames without them, chosen once for each frame object."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_defaults(frame: AnyFrame) -> AnyFrame:
 
 
 def note_published(frame: AnyFrame, context_id: str) -> None:
-    """Remember that this object was published in this conversation, and that its publisher knows."""
+    """Remember that this object was published in this conversation, and that its publisher knows that."""
     if (known := _known.get(id(frame))) is not None:
         known.published_in = context_id
 

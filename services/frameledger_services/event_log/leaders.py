@@ -17,7 +17,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from frameledger_services.event_log.failover import NO_LEADER, while_slow
 
 AGAIN_SECONDS = 0.1
-"""Before a request is sent again that a broker could not answer."""
+"""Seconds before a request is repeated that a broker could not answer."""
 
 
 class Leaders:
@@ -32,7 +32,7 @@ class Leaders:
         """Brokers whose answer is on its way."""
 
         self.tasks: asyncio.TaskGroup | None = None
-        """In which brokers are asked: to be set before they are."""
+        """The task group in which brokers are asked; to be set before the first request."""
 
     def of(self, partition: int) -> int | None:
         """Returns the broker that leads a partition; None if it is not known, or none does."""
@@ -41,7 +41,7 @@ class Leaders:
 
     async def look_again(self, away: int | None = None) -> None:
         """Have all brokers but `away` asked, and return after `AGAIN_SECONDS`, whether or not one has answered."""
-        # Its answer is not awaited: aiokafka may ask the very broker that is away.
+        # Its answer is not awaited: aiokafka may ask just the broker that is away.
         self._client.force_metadata_update()
         self._ask_others(away)
         await asyncio.sleep(AGAIN_SECONDS)
@@ -50,7 +50,7 @@ class Leaders:
     def asked_while_slow(self, node: int) -> Iterator[None]:
         """While the request to a broker that the block awaits is slow, ask the other brokers for the current leaders.
 
-        The request is not given up: it may be a large answer on a slow line.
+        The request is not abandoned: its answer may be large, on a slow line.
         """
         with while_slow(lambda: self._ask_others(node)):
             yield

@@ -2,7 +2,7 @@
 
 A broker does not check that header names are UTF-8, and aiokafka raises for a batch with one that is not: each time it
 is fetched, so that a partition could not be read beyond it. Here such a name is decoded with replacement characters, as
-Java does. That concerns names only; keys, values and header values are bytes.
+Java does. This concerns only names; keys, values and header values are bytes.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class LogProbe:
         return {place.partition: int(end) for place, end in ends.items()}
 
     async def _by_leader(self, places: Iterable[TopicPartition]) -> dict[Any, list[TopicPartition]]:
-        """Returns these partitions by their leaders, without those that have none, or are not there, also in new
+        """Returns these partitions by their leaders, without those that have no leader, or do not exist, even in new
         metadata."""
         wanted = list(places)
         if not all(map(self._is_led, wanted)):

@@ -1,8 +1,8 @@
-"""aiokafka's log lines about our own clients, once a minute instead of thirty times a second.
+"""Limits aiokafka's log lines about our own clients to one a minute instead of thirty a second.
 
-While a broker is away aiokafka logs each attempt to reach it. It takes its loggers from its modules, so a client cannot
-be given one of its own, and the process may have other clients: a filter passes their lines as they are. A line is one
-of ours if the task that logs it, or a task that created that one, set a context variable.
+While a broker is away aiokafka logs each attempt to reach it. Its loggers belong to its modules, so a client cannot
+have one of its own, and the process may have other clients: a filter passes their lines unchanged. A line is one of
+ours if the task that logs it, or a task that created that one, set a context variable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _AWAY_WORDS = (
     "Group Coordinator Request failed",
     "Marking the coordinator dead",
 )
-"""How lines begin that say so. The first of them names the cause: a connection that broke or cannot be made."""
+"""The beginnings of lines about a broker that is away. The first of them names the cause: a connection that broke or
+cannot be made."""
 
 _of_ours: ContextVar[bool] = ContextVar("frameledger_kafka_client", default=False)
 
@@ -70,7 +71,7 @@ class _LogLine:
 
 class OnceAMinute(logging.Filter):
     """Lets each of our clients' warnings and errors through once a minute, with the number of those left out. The
-    several lines about a broker that is away count as one. Everything else passes as it is."""
+    several lines about a broker that is away count as one. Everything else passes unchanged."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -24,20 +24,20 @@ ACKNOWLEDGED_WITHIN = 30.0
 """How many seconds `publish` waits by default."""
 
 PAUSE_SECONDS = 0.1
-"""Before records are sent again, or a topic is looked for again."""
+"""Seconds before records are sent again, or a topic is looked up again."""
 
 ABSENT_SECONDS = 3.0
-"""A topic that is missing for so long does not exist: a broker that comes back may know none for a moment."""
+"""A topic that is missing for this time does not exist: a broker that comes back may know no topics for a moment."""
 
 WHY_SECONDS = 1.0
-"""For finding out why records were not acknowledged in time."""
+"""The timeout of finding out why records were not acknowledged in time."""
 
 ALONE_BYTES = 1_000_000
 """A larger record is awaited before the next one is sent: topics with Kafka's default max.message.bytes refuse it."""
 
 BYTES_ON_THE_WAY = LARGEST
-"""What may be unacknowledged at once. A broker closes the connection on a request of more than 100 MiB, and aiokafka,
-with a large record for each of many partitions, would send such a one again and again."""
+"""The maximum of unacknowledged bytes. A broker closes the connection on a request of more than 100 MiB, and aiokafka,
+with a large record for each of many partitions, would send such a request repeatedly."""
 
 
 class Producer:
@@ -50,8 +50,8 @@ class Producer:
     def __init__(
         self, settings: Settings, *, name: str = "frameledger", topics: Iterable[TopicDescription] = ()
     ) -> None:
-        """`topics` are known already: their keys keep the partitions that these descriptions give them, also if some
-        were added since."""
+        """`topics` are known already: their keys keep the partitions that follow from these descriptions, also if
+        partitions were added since."""
         self._settings = settings
         self._name = name
         self._sender: Sender | None = None
@@ -73,7 +73,7 @@ class Producer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Sends what is being published, for a few seconds at most; it ends as at its deadline then."""
+        """Send what is being published, for a few seconds at most; then it ends as at its deadline."""
         self._is_closing = True
         try:
             if self._beginning is not None:
@@ -85,7 +85,7 @@ class Producer:
                 with suppress(RuntimeError):
                     deadline.reschedule(min(latest, deadline.when() or latest))
             await self._stop()
-            # Also what has not come as far as to have a sender: it would make one that nobody stops.
+            # Also a publish that has no sender yet: it would create one that nobody stops.
             await self._all_published.wait()
         finally:
             await self._stop()
@@ -106,10 +106,11 @@ class Producer:
     ) -> list[LogPosition]:
         """Publish records in their order. Returns where each lies, once all in-sync replicas have it.
 
-        A broker that goes away is waited for, up to `within` seconds; then it raises `UnacknowledgedError`. Raises
-        `TooLargeError` for a record that the topic is known not to take: nothing was sent; `RecordRefusedError` for
-        one that the broker refuses: of the others, those that share its partition and come after it are not published,
-        and the rest are; and `BrokerError` when no broker answers at all or there is no such topic: nothing was sent.
+        Waits for a broker that goes away, up to `within` seconds, and then raises `UnacknowledgedError`. Raises
+        `TooLargeError` for a record that is known to be too large for the topic: nothing was sent; `RecordRefusedError`
+        for one that the broker refuses: of the others, those that share its partition and come after it are not
+        published, and the rest are; and `BrokerError` when no broker answers at all or there is no such topic: nothing
+        was sent.
         """
         batch = await self._published(topic, records, within)
         return [place for place in batch.places if place is not None]
@@ -170,21 +171,22 @@ class Producer:
         try:
             try:
                 for index in pending:
-                    # By the first number of partitions that we saw, so that keys keep theirs if some are added.
+                    # By the first number of partitions that we saw, so that keys keep their partition if some are
+                    # added.
                     partition = home_partition(batch.records[index].key, self._topics[batch.topic].partitions)
                     if partition in refused:
                         continue
                     answer = await self._send(sender, partition, batch, index)
                     sent.append((index, answer))
                     if batch.sizes[index] > ALONE_BYTES:
-                        # After an error a new producer is used, whose records the broker takes whatever came before.
+                        # After an error a new producer is used, whose records the broker accepts whatever came before.
                         await _until_answered([answer])
                         if (failure := failure_of(answer)) is not None:
                             if is_retriable(failure):
                                 break
                             refused.add(partition)
             except kafka_errors.KafkaError as error:
-                # Not queued. What follows in the same partition must not overtake it.
+                # Not queued. Later records of the same partition must not overtake it.
                 failures.append(error)
             await _until_answered(answer for _, answer in sent)
         finally:
@@ -217,7 +219,7 @@ class Producer:
 
     async def _connected(self, topic: str) -> Sender:
         if self._sender is not None and topic in self._topics:
-            # The task that has the lock asks about another topic, or is about to find this sender.
+            # The task that has the lock asks for another topic, or is about to find this sender.
             return self._sender
         loop = asyncio.get_running_loop()
         deadline = loop.time() + ABSENT_SECONDS
@@ -234,7 +236,7 @@ class Producer:
             if self._sender is None:
                 self._sender = await Sender.start(self._settings, self._name)
             if topic not in self._topics:
-                # Before aiokafka requests it, which creates it where brokers have auto.create.topics.enable.
+                # Before aiokafka requests it, which would create it on brokers with auto.create.topics.enable.
                 description = await Broker(self._sender.client, self._address).find(topic)
                 if description is None:
                     return None
@@ -242,14 +244,14 @@ class Producer:
             return self._sender
 
     async def _check_limit(self, sender: Sender, batch: PublishBatch) -> None:
-        """Raise `TooLargeError` for a record that the topic does not take, before anything is sent."""
+        """Raise `TooLargeError` for a record that is too large for the topic, before anything is sent."""
         # Asked again: the limit may have been raised since it was read.
         description = await Broker(sender.client, self._address).find(batch.topic)
         if description is not None:
             batch.check_limit(description)
 
     async def _why_pending(self, batch: PublishBatch) -> str | None:
-        """Returns why records are not acknowledged, if a broker says so soon; else None."""
+        """Returns why records are not acknowledged, if a broker soon says it; else None."""
         known = self._topics.get(batch.topic)
         if known is None:
             return None
@@ -262,8 +264,8 @@ class Producer:
         return None
 
     async def _replace(self, sender: Sender) -> None:
-        """Stop a sender, after what it has queued; the next `publish` makes another one. It is stopped also if this is
-        cancelled meanwhile, as at a deadline: what it has left open would go on, and be sent at some later time."""
+        """Stop a sender, after what it has queued; the next `publish` makes another one. It is stopped even if this is
+        cancelled meanwhile, as at a deadline: otherwise its queue would continue, and be sent at some later time."""
         async with self._connecting:
             if self._sender is not sender:
                 return

@@ -15,7 +15,7 @@ from frameledger_services.event_log.sender import LARGEST
 from frameledger_services.event_log.topics import TopicDescription, home_partition
 
 _OVERHEAD = 1_024
-"""More than a Kafka batch of one record has beside its key, value and headers."""
+"""More bytes than a Kafka batch of one record has besides its key, value and headers."""
 
 
 class PublishBatch:
@@ -28,7 +28,7 @@ class PublishBatch:
         self.topic = topic
         self.records = records
         self.places: list[LogPosition | None] = [None] * len(records)
-        """Of each record; None until it is acknowledged."""
+        """The place of each record; None until it is acknowledged."""
 
         self.logged_ms: list[int | None] = [None] * len(records)
         """When each was logged, in milliseconds since 1970; None until it is acknowledged."""
@@ -59,7 +59,8 @@ class PublishBatch:
         return limit is not None and self._largest + _OVERHEAD > limit
 
     def check_limit(self, topic: TopicDescription) -> None:
-        """Raise `TooLargeError` for a record that the topic does not take. It has to be compressed to be measured."""
+        """Raise `TooLargeError` for a record that is too large for the topic. It has to be compressed to be
+        measured."""
         limit = topic.max_message_bytes
         if limit is None:
             return
@@ -83,8 +84,8 @@ class PublishBatch:
             elif (offset := (written := answer.result()).offset) >= 0:
                 self.places[index] = LogPosition(self.topic, written.partition, offset)
                 self.logged_ms[index] = written.timestamp
-            # Below zero: it was sent twice, and the broker no longer knows the first one's offset. It is sent once more
-            # and then has a place.
+            # Below zero: it was sent twice, and the broker no longer knows the first offset. It is sent once more and
+            # then has a place.
         return failures
 
 

@@ -12,11 +12,9 @@ from frameledger_services.transient import EventLogError
 
 
 class PublishError(EventLogError):
-    """Not all records are known to be on the log. `places` says of each where it is, None of those not acknowledged.
-    `partitions` is how many partitions their keys are mapped to; None if that is not known.
-
-    These may still arrive. What has an id can be published again without harm: a frame that comes twice counts
-    once.
+    """Not all records are known to be on the log. `places` has the place of each, None for unacknowledged ones, which
+    may still arrive. `partitions` is the number of partitions to which their keys are mapped; None if that is not
+    known. A frame with an id can be published again without harm: it counts once.
 
     Remedy: `UnacknowledgedError`: publish them again. `RecordRefusedError`: correct them.
     """
@@ -53,7 +51,7 @@ class TooLargeError(RecordRefusedError):
 
 
 def refused(topic: str, failure: BaseException, places: Sequence[LogPosition | None]) -> RecordRefusedError:
-    """Returns the error for a record that the broker does not take, given what it said."""
+    """Returns the error for a record that the broker refuses, given what it said."""
     is_too_large = isinstance(failure, kafka_errors.MessageSizeTooLargeError)
     return (TooLargeError if is_too_large else RecordRefusedError)(_refusal(topic, failure), places)
 

@@ -20,7 +20,7 @@ AT_ONCE = 1_000
 LOOK_MS = 500
 
 SILENT_SECONDS = 30.0
-"""How long the position may stand still below the end."""
+"""The maximum time without progress below the end."""
 
 
 async def last_records(
@@ -29,7 +29,7 @@ async def last_records(
     """Yields the last `count` records of a topic, over all partitions, by their log time; then, with `follow`, new
     ones for ever.
 
-    Each partition's are in order. They are fewer if transactions left markers at the end, which count. Raises
+    Each partition's are in order. There are fewer if transactions left markers at the end, which count. Raises
     `BrokerError` when no broker answers or the topic does not exist.
     """
     async with connect(settings) as broker:

@@ -1,8 +1,8 @@
 """Copies of methods of aiokafka that use other classes than the originals.
 
-aiokafka's consumer is made of classes that its modules name as globals. To replace one there would change it for every
-consumer of the process, which may be somebody else's program. A copy of the method with names of its own changes
-nothing of aiokafka.
+aiokafka's consumer uses classes that its modules name as globals. Replacing one there would change it for every
+consumer of the process, which may be somebody else's program. A copy of the method with other globals changes nothing
+in aiokafka.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ FLUSH_SECONDS = 5.0
 ABANDON_SECONDS = 1.0
 
 LARGEST = 32 * 1024 * 1024
-"""Bytes of a record before compression; the broker knows what is too large after it."""
+"""Bytes of a record before compression; the broker judges the compressed size."""
 
 
 class Sender:
@@ -39,7 +39,7 @@ class Sender:
 
     @classmethod
     async def start(cls, settings: Settings, name: str) -> Self:
-        """Returns a connected one. Raises `BrokerError` when no broker answers."""
+        """Returns a connected sender. Raises `BrokerError` if no broker answers."""
         inner = AIOKafkaProducer(
             **access.kafka_options(settings),
             client_id=name,
@@ -47,7 +47,7 @@ class Sender:
             acks="all",
             linger_ms=0,
             max_batch_size=BATCH_BYTES,
-            # It is compared with what is not compressed yet.
+            # aiokafka compares it with the uncompressed size.
             max_request_size=2 * LARGEST,
             request_timeout_ms=int(REQUEST_SECONDS * 1000),
         )
@@ -70,7 +70,7 @@ class Sender:
 
     @property
     def client(self) -> Any:
-        """The client of aiokafka, for questions."""
+        """The client of aiokafka, for other requests."""
         return self._inner.client
 
     async def send(
@@ -84,7 +84,7 @@ class Sender:
             topic, record.value, key=record.key, partition=partition, headers=list(record.headers)
         )
         self._unanswered[future] = answered
-        # One callback for everything: the event loop takes 1 us for another one.
+        # One callback for everything: another one would take the event loop 1 us.
         future.add_done_callback(self._answered)
         return future
 

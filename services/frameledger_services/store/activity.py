@@ -1,7 +1,7 @@
-"""The current activity of the installation: what was finished lately, what is in progress, what failed.
+"""The current activity of the installation: what finished recently, what is in progress, and what failed.
 
-Each function runs one statement on the caller's connection and changes nothing. None reads more than partial indexes of
-what is open, or the runs and calls of the last hour.
+Each function runs one statement on the caller's connection and changes nothing. They read only partial indexes of open
+work, or the runs and calls of the last hour.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from frameledger_services.database_types import Connection
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What was finished within the last `seconds`, of what was asked for within the last hour."""
+    """What finished within the last `seconds`, of the work that was requested within the last hour."""
 
     seconds: int
     runs: Mapping[str, int]
@@ -46,12 +46,12 @@ class InProgress:
 
     status: str
     seconds: float
-    """Since it was asked for."""
+    """Since it was requested."""
 
     worker: str | None
     context_id: str
     version: int
-    """That of the frame that asked for it."""
+    """That of the frame that requested it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ class WentWrong:
     error: str | None
     context_id: str
     version: int
-    """That of the frame that ended it, or else that asked for it."""
+    """That of the frame that ended it, or else requested it."""
 
 
 async def finished(connection: Connection, seconds: int) -> Finished:
-    """Returns what was finished within the last `seconds`."""
+    """Returns what finished within the last `seconds`."""
     cursor = await connection.execute(
         """
         WITH
@@ -107,7 +107,7 @@ async def finished(connection: Connection, seconds: int) -> Finished:
 
 
 async def in_progress(connection: Connection, limit: int) -> list[InProgress]:
-    """Returns up to `limit` runs and calls that are open, those that were asked for first."""
+    """Returns up to `limit` runs and calls that are open, those that were requested first."""
     async with connection.cursor(row_factory=class_row(InProgress)) as cursor:
         await cursor.execute(
             """
@@ -141,7 +141,7 @@ async def in_progress(connection: Connection, limit: int) -> list[InProgress]:
 
 
 async def went_wrong(connection: Connection, limit: int) -> list[WentWrong]:
-    """Returns up to `limit` runs and calls that failed, of those that were asked for within the last hour."""
+    """Returns up to `limit` runs and calls that failed, of those that were requested within the last hour."""
     async with connection.cursor(row_factory=class_row(WentWrong)) as cursor:
         await cursor.execute(
             """

@@ -1,6 +1,6 @@
 """A client's stored request for an answer: when and with which settings it was made, and how far its answer goes.
 
-That is all that a process needs which has never seen the request, and is asked for its answer.
+That is all that a process needs that has never seen the request and has to return its answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from frameledger_services.store.shown_messages import CLIENT
 _TYPES = {"asking": list(ASKING), "speaking": list(SPEAKING)}
 
 RESPONSE = "response"
-"""The name, in what is noted of a request, of what a request for a response notes beside."""
+"""The key, in what is stored of a request, of the additional values of a request for a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class AnsweredRequest:
     """The version of the next question; None if nobody has asked since."""
 
     until: int | None
-    """The version of the first frame that may be about an answer and not about this one, which had ended: of the next
-    question, or of an interruption of nothing. None if there is none."""
+    """The version of the first frame after the end of this answer that may concern another answer: the next question,
+    or an interruption of nothing. None if there is none."""
 
     settings: Mapping[str, Any]
     """Those of the conversation when it was asked."""
@@ -81,7 +81,7 @@ async def answered_request(
 
 
 async def latest_request(connection: Connection, context_id: str, setting: str) -> LatestRequest | None:
-    """Returns the newest request of a conversation that has this setting now; None if it has it not, whatever was
+    """Returns the newest request of a conversation that has this setting now; None if it does not have it, whatever was
     requested. Reads a few frames, however long ago it was."""
     cursor = await connection.execute(LATEST, {"id": context_id, "setting": setting})
     row = await cursor.fetchone()
@@ -136,22 +136,19 @@ _ASKS = f"""
     ) AND json_text(later.payload, 'run_llm') = 'true'
     OR later.type = 'FunctionCallResultFrame' AND ({is_marked("later", REQUEST, CLIENT)})
 """
-"""SQL: whether the frame requests an answer, and is not the result of a service's call, which goes on with one."""
+"""SQL: whether the frame requests an answer, and is not the result of a service's call, which continues one."""
 
 _ENDS = f"({_ASKS}) OR later.type IN ('InterruptionFrame', 'ErrorFrame', 'EndFrame', 'CancelFrame')"
 """SQL: whether the frame requests an answer or ends one."""
 
 
 def _first(which: str, version: str) -> str:
-    """Returns the SQL query of the version of the first such frame after that version to find nothing going on of what
-    was requested from there on.
-
-    What asks while something goes on adds to what the model reads next, and that is still the same answer: the next one
-    begins with a question that the gateway would have taken, when no run and no service's call went on. A call that has
-    waited for a person may go on waiting while others ask.
-
-    The frames are read in order, up to the one that is found: of a condition within CASE PostgreSQL expects that many
-    frames meet it, and makes no join of it.
+    """Returns the SQL query of the version of the first such frame after that version at which nothing was in progress
+    that had been requested from there on. An input while something is in progress is part of what the model reads next,
+    and so of the same answer: the next answer begins with a question that the gateway would have accepted, when no run
+    and no service's call was in progress. A call that waits for a person may continue to wait meanwhile. The frames are
+    read in order, up to the one that is found: PostgreSQL expects many frames to meet a condition within CASE, and
+    makes no join of it.
     """
     return f"""(
         SELECT later.version

@@ -66,8 +66,8 @@ async def insert(connection: Connection, rows: Insert) -> None:
 
 
 async def insert_values(connection: Connection, rows: Insert) -> None:
-    """Insert rows by one statement with all of them as a parameter. Slower than COPY, but PostgreSQL finishes it even
-    if this process stops in the middle, and no lock stays."""
+    """Insert rows by one statement that has all of them as one parameter. Slower than COPY, but PostgreSQL finishes it
+    even if this process stops in the middle, and no lock stays."""
     if rows.rows:
         kinds = row_parameters.columns_of(rows.table, rows.columns)
         names = ", ".join(f'"{column}"' for column in kinds)

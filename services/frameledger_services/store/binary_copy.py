@@ -31,7 +31,7 @@ class JsonText(bytes):
 
 
 class JsonTextDumper(Dumper):
-    """Dumps encoded JSON as it is: a column of type `json` keeps it byte for byte."""
+    """Dumps encoded JSON unchanged: a column of type `json` stores it byte for byte."""
 
     format = Format.BINARY
     oid = 114  # json; a constant of PostgreSQL

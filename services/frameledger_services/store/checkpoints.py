@@ -35,16 +35,15 @@ _EXPECTED = f"""
 
 
 async def advance(connection: Connection, topic: str, batch: Sequence[Progress]) -> set[int]:
-    """Move the partitions of a batch on, in the caller's transaction, which holds them from here on.
-
-    A partition that is missing in the answer belongs to somebody else: its projector is fenced, and has to roll back.
+    """Advance the partitions of a batch, in the caller's transaction, which locks them from here on. Returns the
+    advanced ones. A missing partition has another owner: this projector is fenced, and has to roll back.
     """
     cursor = await connection.execute(statement(single=False), parameters(topic, batch, single=False))
     return {row[0] for row in await cursor.fetchall()}
 
 
 async def still_owned(connection: Connection, topic: str, batch: Sequence[Progress]) -> set[int]:
-    """The partitions of a batch that are as it expects them. One that is missing will not be again, since epochs and
+    """The partitions of a batch that are as it expects them. A missing one will never be again, because epochs and
     offsets only rise."""
     cursor = await connection.execute(
         f"SELECT p.partition FROM {row_parameters.from_item(_PROGRESS)} JOIN projections AS p ON {_EXPECTED}",
@@ -55,8 +54,8 @@ async def still_owned(connection: Connection, topic: str, batch: Sequence[Progre
 
 @lru_cache(maxsize=2)
 def statement(*, single: bool) -> str:
-    """The statement that moves those partitions on that are as expected, and says which. One that it had to wait for
-    is looked at again."""
+    """The statement that advances the partitions that are as expected, and returns them. A row for which it had to wait
+    is checked again."""
     return f"""
         UPDATE projections AS p SET
             next_offset = given.next_offset,

@@ -35,10 +35,10 @@ class WaitingCall:
     waiting_for: str | None
     waiting_deadline: datetime | None
     by_client: bool
-    """A client answers it, and not a person who is asked by a service's function."""
+    """A client answers it, and not a person for a service's function."""
 
     interrupted: bool
-    """It was interrupted: what its client has not done yet it need not do any more."""
+    """It was interrupted: its client need not do any more what it has not done yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ async def begun(connection: Connection, context_id: str, first: int, last: int) 
 async def of_clients(
     connection: Connection, context_id: str, tool_call_ids: Sequence[str]
 ) -> dict[str, ClientCall]:
-    """Returns, by their ids, those of these calls that a client answers; of several of one id the newest."""
+    """Returns, by their ids, those of these calls that a client answers; the newest one of each id."""
     if not tool_call_ids:
         return {}
     return {
@@ -126,15 +126,15 @@ async def left_since(connection: Connection, context_id: str, version: int) -> l
 
 
 async def left_at(connection: Connection, context_id: str, version: int, until: int) -> list[ClientCall]:
-    """Returns the calls that were announced from the one version on and before the other, and waited for their client
-    still then."""
+    """Returns the calls that were announced between two versions and were still waiting for their client at the
+    second."""
     which = "requested_version >= %s AND requested_version < %s AND (settled_version >= %s) IS NOT FALSE"
     return await _calls(connection, context_id, which, version, until, until)
 
 
 async def others_waiting_since(connection: Connection, context_id: str, version: int) -> list[OtherCall]:
-    """Returns the calls that were announced from that version on, and wait for another party than their client. One in
-    the background is not among them: nothing waits for it."""
+    """Returns the calls that were announced from that version on, and wait for another party than their client.
+    Background calls are not among them: nothing waits for those."""
     async with connection.cursor(row_factory=class_row(OtherCall)) as cursor:
         await cursor.execute(
             f"""

@@ -1,6 +1,6 @@
 """Advisory locks as marks that a process sets for others to see. They end with its session.
 
-A reader may set them: nothing is written. Everybody may set the same mark; none waits for another.
+A reader may set them, because nothing is written. Several processes may set the same mark; none waits for another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The frames by which clients request answers: the latest one, those with given ids, and what became of them."""
+"""The frames by which clients request answers: the latest one, those with given ids, and their outcomes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class AskedRun:
-    """The run that the latest request of a client asks for."""
+    """The run that the latest request of a client requests."""
 
     version: int
     """The version of the request; the newest version if there was none."""
@@ -152,7 +152,7 @@ async def message_ids_of(connection: Connection, context_id: str, version: int) 
 
 
 def _about(payload: str) -> Mapping[str, Any]:
-    """Returns what a client's front end noted in the metadata of a frame."""
+    """Returns what a client's front end stored in the metadata of a frame."""
     metadata = loads(payload).get("metadata")
     about = metadata.get(CLIENT) if isinstance(metadata, dict) else None
     return about if isinstance(about, dict) else {}

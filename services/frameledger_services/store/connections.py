@@ -24,8 +24,8 @@ MOST = 4
 READ_SECONDS = 30.0
 
 SESSION = {"jit": "off"}
-"""Settings of the sessions. What is read takes some milliseconds, and compiling a statement takes hundreds; PostgreSQL
-would do it for one whose costs it guesses too high, such as that for many followers, at each tick."""
+"""Settings of the sessions. Reads take some milliseconds, and compiling a statement takes hundreds; PostgreSQL would
+compile a statement whose cost it overestimates, such as the one for many followers, at each tick."""
 
 LONG_SESSION = {**SESSION, **database.UNLIMITED}
 """Settings of a session that reads all conversations, or a whole one, as a root, a proof or an export does."""
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 
 class DatabaseError(FrameledgerError):
-    """The database does not answer, or not what it was asked. The message says which one, and what it said.
+    """The database does not answer, or returns an error. The message says which database, and what it said.
 
     Remedy: `DatabaseUnavailableError`: try again. `DatabaseRefusedError`: see there.
     """
@@ -56,7 +56,7 @@ class DatabaseRefusedError(DatabaseError, ConfigurationError):
 
 
 def has_no_answer(error: psycopg.Error) -> bool:
-    """Returns whether no server said this, but libpq: there is none, or it does not let us in."""
+    """Returns whether libpq said this and not a server: there is no server, or it does not let us in."""
     return isinstance(error, psycopg.OperationalError) and error.sqlstate is None
 
 
@@ -130,8 +130,8 @@ class Connections:
             ) from error
 
     async def close(self) -> None:
-        """Close all connections: one that is read with, as soon as that has ended. A later `read` opens one, and closes
-        it. Twice does nothing."""
+        """Close all connections, each one in use as soon as its read has ended. A later `read` opens one and closes it.
+        Safe to call twice."""
         self._is_closed = True
         await self._close_idle()
 
@@ -141,7 +141,7 @@ class Connections:
 
     @asynccontextmanager
     async def _one_of_few(self) -> AsyncIterator[None]:
-        """Holds one of as many places as there may be connections. Raises `DatabaseUnavailableError`."""
+        """Hold one of as many slots as there may be connections. Raises `DatabaseUnavailableError`."""
         try:
             async with asyncio.timeout(self._free_within if self._free.locked() else None):
                 await self._free.acquire()

@@ -1,6 +1,5 @@
-"""Contexts as JSON text, as the database has them: no value in them is read or written again.
-
-One statement, for as many as are asked for.
+"""Contexts as JSON text, as the database has them: no value in them is parsed or serialized. One statement reads any
+number of them.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ class WantedContext(NamedTuple):
 
 @value
 class ContextHead:
-    """Which contexts a conversation has, and which one was asked for."""
+    """Which contexts a conversation has, and which one was requested."""
 
     version: int
-    """The one that was asked for: it may have none such, see `exists`."""
+    """The requested one; the conversation may not have it, see `exists`."""
 
     newest: int
     first: int
-    """The first version that it has: 0, or that of its erasure if it goes on after one."""
+    """The first version that it has: 0, or that of its erasure if it continues after one."""
 
     rebuilt: int
     """How often its rows were replaced."""
@@ -71,23 +70,23 @@ class ContextJson(ContextHead):
 
 
 async def heads(connection: Connection, wanted: Sequence[WantedContext]) -> list[ContextHead | None]:
-    """Returns for each what its conversation has; None for one that is not there."""
+    """Returns for each what its conversation has; None if that does not exist."""
     rows = await _rows(connection, HEADS, wanted)
     return [None if row[0] is None else ContextHead(*row) for row in rows]
 
 
 async def newest(connection: Connection, context_ids: Sequence[str]) -> list[ContextHead | None]:
-    """Returns what each of these conversations has now; None for one that is not there. Does what `heads` does, with
-    less: it is asked with every read of a client that polls."""
+    """Returns what each of these conversations has now; None for one that does not exist. A cheaper form of `heads`,
+    which every read of a polling client calls."""
     async with connection.cursor(binary=True) as cursor:
-        # An array of Python's takes psycopg as long as everything else together.
+        # Converting a Python list to an array takes psycopg as long as everything else together.
         await cursor.execute(NEWEST, {"ids": orjson.dumps(context_ids).decode()})
         by_id = {row[0]: ContextHead(row[1], *row[1:]) for row in await cursor.fetchall()}
     return [by_id.get(context_id) for context_id in context_ids]
 
 
 async def contexts(connection: Connection, wanted: Sequence[WantedContext]) -> list[ContextJson | None]:
-    """Returns these contexts; None for a conversation that is not there."""
+    """Returns these contexts; None for a conversation that does not exist."""
     rows = await _rows(connection, CONTEXTS, wanted)
     return [None if row[0] is None else ContextJson(*row) for row in rows]
 
@@ -103,7 +102,7 @@ _FIRST = """coalesce(
                 (SELECT min(kept.version) - 1 FROM frames AS kept WHERE kept.context_id = contexts.context_id), 0
             )"""
 
-# A version of its own for each moment, and what there is of its conversation: NULL if it is not there.
+# The version of each moment, and the head of its conversation: NULL if it does not exist.
 _ASKED = f"""unnest(%(ids)s::text[], %(versions)s::bigint[], %(times)s::timestamptz[])
         WITH ORDINALITY AS asked (context_id, version, time, number)
     LEFT JOIN LATERAL (

@@ -111,7 +111,7 @@ async def context(connection: Connection, context_id: str, version: int | None =
     if at and not erased <= at <= newest:
         raise NoSuchVersionError(context_id, at, newest, erased)
     wire = {
-        # Read as one text, which is quicker than to read each message.
+        # Read as one text, which is quicker than reading each message.
         "messages": loads(f"[{messages or ''}]"),
         "tools": tools,
         "tool_choice": tool_choice,
@@ -132,7 +132,8 @@ async def context(connection: Connection, context_id: str, version: int | None =
 
 
 async def missing(connection: Connection, context_id: str) -> NoSuchContextError:
-    """Returns why a conversation is not there: it was erased (`ContextErasedError`), or never was."""
+    """Returns the error for a conversation that does not exist: it was erased (`ContextErasedError`), or never
+    existed."""
     cursor = await connection.execute(_ERASED, (context_id,))
     row = await cursor.fetchone()
     return NoSuchContextError(context_id) if row is None else ContextErasedError(context_id, *row)
@@ -141,7 +142,7 @@ async def missing(connection: Connection, context_id: str) -> NoSuchContextError
 def loads(text: str) -> Any:
     """The value of JSON text, as the standard library reads it."""
     data = text.encode()
-    # orjson reads integers beyond 64 bits as floats. To look for a row of digits so takes a tenth of a search for it.
+    # orjson reads integers beyond 64 bits as floats. This way to find a long row of digits takes a tenth of a search.
     if _MANY_DIGITS in data.translate(_DIGITS):
         return json.loads(data)
     try:

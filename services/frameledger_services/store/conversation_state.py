@@ -1,4 +1,4 @@
-"""The state of a conversation that a client is about to ask: its context, whether it is busy, what it waits for."""
+"""The state of a conversation before a client's question: its context, whether it is busy, and what it waits for."""
 
 from __future__ import annotations
 

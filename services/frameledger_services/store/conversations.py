@@ -1,4 +1,5 @@
-"""Lists of conversations: the last active ones, those that contain a text, those whose latest run was refused."""
+"""Lists of conversations: the most recently active ones, those that contain a text, and those whose latest run was
+refused."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class Match:
 async def last_active(
     connection: Connection, limit: int, skip: int, *, experiments: bool = False
 ) -> list[Listed]:
-    """Returns conversations by their newest frame, the last active first; with `experiments` those too."""
+    """Returns conversations by their newest frame, the most recently active first; with `experiments` also
+    experiments."""
     async with connection.cursor(row_factory=class_row(Listed)) as cursor:
         await cursor.execute(
             f"""
@@ -124,5 +126,5 @@ async def refused(connection: Connection) -> list[tuple[str, str | None]]:
 
 
 def literally(text: str) -> str:
-    """The text as a LIKE pattern that stands for itself."""
+    """The LIKE pattern that matches exactly this text."""
     return text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")

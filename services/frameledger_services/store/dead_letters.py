@@ -13,7 +13,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store.outbox import OutboxRow, headers_as_json, headers_from_json
 
 AT_ONCE = 16
-"""Dead letters to read with their values at once: each may be as large as a record."""
+"""The number of dead letters that are read together with their values: each may be as large as a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,12 @@ class DeadLetter:
     value: bytes | None
     generation: int
     headers: str
-    """JSON, for `store.outbox.headers_from_json`: one row that somebody wrote by hand is no reason to read no other."""
+    """JSON, for `store.outbox.headers_from_json`: a row that somebody wrote by hand must not prevent reading the
+    others."""
 
     @property
     def record_headers(self) -> tuple[tuple[str, bytes | None], ...] | None:
-        """The headers of the record; None if `headers` is not that, since somebody wrote it by hand."""
+        """The headers of the record; None if `headers` are not headers, because somebody wrote them by hand."""
         try:
             return headers_from_json(self.headers)
         except ValueError:
@@ -73,8 +74,8 @@ async def at(connection: Connection, places: Sequence[LogPosition]) -> list[Dead
 async def places_within(
     connection: Connection, topic: str, context_id: str, partition: int, first: int, end: int
 ) -> set[tuple[int, int]]:
-    """Returns the generations and offsets at which records of a conversation lie that became dead letters instead of
-    frames, between two offsets of a partition."""
+    """Returns the generations and offsets of a conversation's records that became dead letters instead of frames,
+    between two offsets of a partition."""
     cursor = await connection.execute(
         """
         SELECT generation, "offset" FROM rejected_frames

@@ -1,6 +1,6 @@
 """Erasures and their receipts: the statements. None commits.
 
-`erasures` keeps of each erasure what it takes to go on after it (version, chain), to prove it (the frame, byte for
+For each erasure `erasures` keeps what is needed to continue after it (version, chain), to prove it (the frame, byte for
 byte), and to know what it did not reach (the places of the records on the log).
 """
 
@@ -25,9 +25,9 @@ NEWEST_FIRST = """
     erasures.places IS NULL, CASE WHEN erasures.places IS NOT NULL THEN erasures.version END DESC,
     erasures.erased_at DESC, erasures.version DESC
 """
-"""The receipts of one conversation in the order of its lives, by what follows ORDER BY: by their versions, which go on
-from each. Their clocks may say otherwise, since `erased_at` is when the transaction began. Only receipts from before
-lives went on have no `places`: after each the id began again at 1, so there the clock has to say it."""
+"""SQL after ORDER BY: the receipts of one conversation in the order of its lives, by their versions, which continue
+across lives. Their clocks may contradict that, because `erased_at` is when the transaction began. Only receipts of
+early releases have no `places`: after these the id began again at 1, so the clock has to decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where the life after an erasure goes on from. `logged_at` is that of the erasing frame, None if erase() did
-    without one; `at` is that, or else when it was erased."""
+    """Where the life after an erasure continues from. `logged_at` is that of the erasing frame, None for erase() in
+    SQL, which has none; `at` is that, or else when it was erased."""
 
     context_id: str
     version: int
@@ -89,7 +89,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Erasable:
-    """Whether a conversation is in the tables, when it was erased last, and which were forked from it."""
+    """Whether a conversation is in the tables, when it was last erased, and which conversations were forked from it."""
 
     is_there: bool
     erased_at: datetime | None
@@ -97,7 +97,7 @@ class Erasable:
 
 
 async def erasable(connection: Connection, context_id: str) -> Erasable:
-    """Returns what there is to say before a conversation is erased."""
+    """Returns what to report before a conversation is erased."""
     async with connection.cursor(row_factory=class_row(Erasable)) as cursor:
         await cursor.execute(
             """
@@ -116,7 +116,7 @@ async def erasable(connection: Connection, context_id: str) -> Erasable:
 
 async def erase(connection: Connection, erasures: Collection[Erasure]) -> None:
     """Delete these conversations, each up to its erasing frame, which has to be stored at its version, and write the
-    receipts. In the caller's transaction, which is the only one that may see it half done."""
+    receipts. In the caller's transaction: no other one may see it half done."""
     if erasures:
         await heads.lock(connection, [one.context_id for one in erasures])
         await connection.execute(
@@ -136,7 +136,7 @@ async def erase(connection: Connection, erasures: Collection[Erasure]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NotHonoured:
-    """An erasing frame that a release stored which did not know it. `is_last`: no frame came after it."""
+    """An erasing frame that was stored by a release that did not know it. `is_last`: no frame came after it."""
 
     version: int
     partition: int
@@ -146,7 +146,7 @@ class NotHonoured:
 
 
 async def not_honoured(connection: Connection, context_id: str) -> NotHonoured | None:
-    """Returns the newest frame of a conversation that was to erase it, and was stored as unknown."""
+    """Returns the newest erasing frame of a conversation that was stored as unknown."""
     async with connection.cursor(row_factory=class_row(NotHonoured)) as cursor:
         await cursor.execute(
             """
@@ -191,7 +191,7 @@ async def beginnings(connection: Connection, context_ids: Sequence[str]) -> dict
     if not context_ids:
         return {}
     async with connection.cursor(row_factory=class_row(Beginning)) as cursor:
-        # Before receipts were gone on from, an erased id began again at 1: its first frame says where its life began.
+        # In early releases an erased id began again at 1: its first frame shows where its life began.
         await cursor.execute(
             f"""
             SELECT DISTINCT ON (erasures.context_id)
@@ -226,8 +226,8 @@ async def receipts(connection: Connection, context_id: str) -> list[Receipt]:
 
 async def newest_receipt(connection: Connection, context_id: str) -> Receipt | None:
     """Returns the receipt of the newest erasure of a conversation; None if it was never erased. Of consecutive erasures
-    without a frame between them it is the first, which deleted the rows; the others come from somebody who asked again
-    before it was done. One without a frame, of erase(), is none of them: what it says of the log does not hold for the
+    without a frame between them it is the first, which deleted the rows; the others were requested again before it was
+    done. An erasure by erase(), without a frame, is not one of them: what it says about the log does not hold for the
     others."""
     newest: Receipt | None = None
     for older in await receipts(connection, context_id):
@@ -240,7 +240,7 @@ async def newest_receipt(connection: Connection, context_id: str) -> Receipt | N
 
 
 def _receipt(row: dict[str, Any]) -> Receipt:
-    # Of a receipt from before it was kept, it is not known where the records lie.
+    # Receipts of early releases do not say where the records are.
     return Receipt(**row | {"places": tuple(Places(**one) for one in row["places"] or ())})
 
 

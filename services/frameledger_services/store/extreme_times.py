@@ -1,6 +1,5 @@
-"""Reads times that Python has no value for, such as `infinity`, as the nearest one that it has.
-
-We write none; somebody may by hand. psycopg raises `DataError` for them, which says of no row that it has one.
+"""Reads times that Python cannot represent, such as `infinity`, as the nearest time that it can. We never write such
+times, but somebody may by hand. psycopg raises a `DataError` for them, which does not name the row.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from frameledger_services.store.limited_frames import COLUMNS, limited
 from frameledger_services.store.wanted_frames import PagedFrame
 
 TYPES_SEPARATOR = ","
-"""Between the names of types in a cursor; no type has it in its name."""
+"""Separates the names of types in a cursor; no name contains it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +23,18 @@ class StreamCursor:
     context_id: str
 
     version: int | None
-    """The last version that was read; 0 before the first. None is the newest one, whichever that is."""
+    """The last version that was read; 0 before the first. None stands for the newest one."""
 
     types: str | None = None
     """The types that are wanted, separated by `TYPES_SEPARATOR`; None for all."""
 
     erased_version: int | None = None
-    """The last erasure of the conversation that its reader was told of."""
+    """The last erasure of the conversation that its reader knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamHead:
-    """How a conversation stands now."""
+    """The current state of a conversation."""
 
     version: int
     status: str
@@ -46,7 +46,7 @@ class StreamHead:
 
 @dataclass(frozen=True, slots=True)
 class StreamReading:
-    """What one cursor has before it."""
+    """What follows one cursor."""
 
     head: StreamHead | None
     """None if there is no such conversation."""
@@ -55,7 +55,7 @@ class StreamReading:
     """The version up to which it was erased, if that is not before the cursor; None if it was not."""
 
     frames: list[PagedFrame] = field(default_factory=list)
-    """In order, the first ones only if there are many; without payload those whose type is not wanted."""
+    """In order; if there are many, only the first ones. Those whose type is not wanted have no payload."""
 
 
 async def read(

@@ -43,8 +43,7 @@ async def chain_at(connection: Connection, context_id: str, version: int) -> byt
 
 
 async def running_calls(connection: Connection, context_id: str, version: int) -> list[ForkedCall]:
-    """Returns the calls that were running after so many frames of a conversation, in the order in which they
-    started."""
+    """Returns the calls that were running at a version of a conversation, in the order in which they started."""
     async with connection.cursor(row_factory=class_row(ForkedCall)) as cursor:
         await cursor.execute(
             """

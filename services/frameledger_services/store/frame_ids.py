@@ -1,4 +1,4 @@
-"""Ids of frames as the UUIDs of the tables, and which of some ids are stored."""
+"""Ids of frames as UUIDs, as the tables have them; and which of some ids are stored."""
 
 from __future__ import annotations
 

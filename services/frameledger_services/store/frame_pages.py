@@ -1,6 +1,6 @@
 """The frames of one conversation in pages of bounded size, with the columns that the reader chooses.
 
-A page is read with one statement and kept in memory. All that is read is in the caller's transaction, which has to be
+A page is read with one statement and kept in memory. Everything is read in the caller's transaction, which has to be
 REPEATABLE READ for the pages to be of one moment.
 """
 

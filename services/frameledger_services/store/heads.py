@@ -38,7 +38,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Unfolded:
-    """A frame that a stored state does not know yet, and what became of it when it was folded first."""
+    """A frame that a stored state does not know yet, and its outcome when it was folded first."""
 
     payload: bytes
     outcome: str
@@ -78,7 +78,7 @@ async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, 
 
 
 async def rebuilt(connection: Connection, context_ids: Iterable[str]) -> dict[str, int]:
-    """How often each of these conversations was rebuilt; without those that are not there."""
+    """Returns how often each of these conversations was rebuilt, without those that do not exist."""
     cursor = await connection.execute(
         "SELECT context_id, rebuilt FROM contexts WHERE context_id = ANY (%s)", (list(context_ids),)
     )
@@ -99,7 +99,7 @@ def _is_behind(row: Mapping[str, Any]) -> bool:
 
 
 def _folded_version(row: Mapping[str, Any]) -> int:
-    """The last version that was folded: what is parked was not."""
+    """The last version that was folded, without parked frames."""
     parked = row["parked_version"]
     return int(row["version"] if parked is None else parked - 1)
 

@@ -86,8 +86,8 @@ class UnclaimedCall:
 
 
 async def hold(connection: Connection, topic: str, partition: int, epoch: int, until: int | None) -> None:
-    """Hold the effects of a partition until this offset is reached, instead of one that was set before, which the log
-    may have lost. None releases them. Does nothing if another projector owns the partition by now."""
+    """Hold the effects of a partition until this offset is reached, instead of an earlier offset, which the log may
+    have lost. None releases them. Does nothing if another projector owns the partition by now."""
     await connection.execute(
         f"UPDATE projections SET effects_held_until = %s {_OURS}",
         (until, PROJECTION, topic, partition, epoch),
@@ -95,7 +95,8 @@ async def hold(connection: Connection, topic: str, partition: int, epoch: int, u
 
 
 async def is_held(connection: Connection, topic: str, partition: int, *, lock: bool = False) -> bool:
-    """Whether the effects of a partition are held; with `lock` that stays so until the transaction ends."""
+    """Returns whether the effects of a partition are held; with `lock` that does not change until the transaction
+    ends."""
     cursor = await connection.execute(
         f"""
         SELECT effects_held_until IS NOT NULL FROM projections
@@ -191,7 +192,7 @@ def _open_work(row: Sequence[Any]) -> UnclaimedRun | UnclaimedCall:
 
 
 def _unclaimed(work: str, of_what: str, id_column: str) -> str:
-    # A conversation lies in one partition, so the frame that asked for the work says in which.
+    # A conversation is in one partition, so the frame that requested the work names it.
     return f"""
         SELECT work.*, cause.frame_id, cause.generation, cause."offset",
             {_in_outbox("<>")} AS is_requested,
@@ -210,7 +211,7 @@ def _unclaimed(work: str, of_what: str, id_column: str) -> str:
 
 
 def _in_outbox(is_topic: str) -> str:
-    # Frames that close work go to the topic of the frame that asked for it, effects to others.
+    # Frames that close work go to the topic of the frame that requested it, effects to others.
     return f"""EXISTS (
                 SELECT FROM outbox
                 WHERE outbox.topic = %(topic)s AND outbox.partition = cause.partition

@@ -1,5 +1,5 @@
-"""Queries on the history of a conversation: the timeline, runs, differences of two versions, and the origin of a
-message.
+"""Queries on the history of a conversation: its timeline, its runs, the differences between two versions, and the
+origin of a message.
 
 Each function runs one statement on the caller's connection and changes nothing. The statements are calls of documented
 SQL functions, so whoever has psql reads the same.
@@ -66,8 +66,8 @@ async def timeline(
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """A run: its row of `runs`, without what only workers ask for; and `words`, the beginning of what it said, or else
-    of its error."""
+    """A run: its row of `runs`, without the columns for workers; and `words`, the beginning of its text, or else of its
+    error."""
 
     requested_version: int
     opened_version: int | None
@@ -98,7 +98,7 @@ class RunLine:
 
 
 async def runs(connection: Connection, context_id: str) -> list[RunLine]:
-    """Returns the runs of a conversation, in the order in which they were asked for."""
+    """Returns the runs of a conversation, in the order in which they were requested."""
     async with connection.cursor(row_factory=class_row(RunLine)) as cursor:
         await cursor.execute(
             """
@@ -145,7 +145,7 @@ async def traces_at(connection: Connection, context_id: str, versions: Sequence[
 
 
 async def runs_named(connection: Connection, context_id: str, beginning: str) -> list[str]:
-    """Returns the ids of runs of a conversation that begin so, two at most."""
+    """Returns the ids of runs of a conversation with this beginning, two at most."""
     cursor = await connection.execute(
         "SELECT run_id FROM runs WHERE context_id = %s AND starts_with(run_id, %s) ORDER BY run_id LIMIT 2",
         (context_id, beginning),
@@ -170,7 +170,8 @@ async def starts_of_run(connection: Connection, context_id: str, run_id: str) ->
 
 
 async def difference(connection: Connection, context_id: str, a: int, b: int) -> dict[str, Any] | None:
-    """Returns what `context_diff` says of two versions, and `eras`, those of a and b; None if one is not there."""
+    """Returns the result of `context_diff` for two versions, and `eras`, those of a and b; None if one does not
+    exist."""
     texts = await difference_text(connection, context_id, a, b)
     return None if texts is None else loads(texts[0]) | {"eras": texts[1]}
 
@@ -192,7 +193,7 @@ async def difference_text(
 async def explanation(
     connection: Connection, context_id: str, position: int, version: int
 ) -> dict[str, Any] | None:
-    """Returns what `explain_message` says of the message at a position; None if there is none."""
+    """Returns the result of `explain_message` for the message at a position; None if there is none."""
     text = await explanation_text(connection, context_id, position, version)
     return None if text is None else loads(text)
 
@@ -212,7 +213,7 @@ async def explanation_text(
 
 
 async def last_of_era(connection: Connection, context_id: str, era: int) -> int | None:
-    """Returns the last version of an era, the newest of all for the present one; None if there is no such era."""
+    """Returns the last version of an era, for the present one the newest of all; None if there is no such era."""
     cursor = await connection.execute(
         """
         SELECT coalesce(

@@ -1,7 +1,7 @@
 """The statements of roots and proofs: each function runs one, in the caller's transaction, and none commits.
 
-What is compared or proved together is read in one transaction of isolation level REPEATABLE READ, so that all of it is
-of one moment.
+Everything that is compared or proved together is read in one transaction of isolation level REPEATABLE READ, and so of
+one moment.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def try_to_hold_roots(connection: Connection) -> bool:
 
 
 class StoredLeaf(NamedTuple):
-    """What a leaf is made of: a head, or a receipt. A tuple, since there may be millions."""
+    """The content of a leaf: a head, or a receipt. A tuple, because there may be millions."""
 
     context_id: str
     version: int
@@ -57,7 +57,7 @@ async def heads(connection: Connection) -> AsyncGenerator[StoredLeaf, None]:
 
 
 async def receipts(connection: Connection) -> AsyncGenerator[StoredLeaf, None]:
-    """Yields context id, version and chain of every receipt, in the byte order of the ids, of one id the oldest
+    """Yields context id, version and chain of every receipt, in the byte order of the ids, the oldest of each id
     first."""
     async with connection.cursor(name="receipts", row_factory=args_row(StoredLeaf)) as cursor:
         cursor.itersize = FETCH_ROWS

@@ -28,7 +28,7 @@ MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A conversation that has rows in a table, and no head: the lowest version of them, and how many they are."""
+    """A conversation that has rows in a table and no head: their lowest version, and their number."""
 
     context_id: str
     name: str
@@ -49,7 +49,7 @@ class ErasureSummary:
 
 
 async def without_head(connection: Connection, context_ids: Sequence[str] | None) -> list[Leftover]:
-    """Returns what there is of conversations without a head, `MOST` at most of each table; of all conversations if
+    """Returns the rows of conversations without a head, at most `MOST` of each table; of all conversations if
     `context_ids` is None, which reads an index of each table once."""
     async with connection.cursor(row_factory=class_row(Leftover)) as cursor:
         await cursor.execute(_WITHOUT_HEAD, {"ids": None if context_ids is None else list(context_ids)})

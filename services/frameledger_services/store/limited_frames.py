@@ -14,7 +14,7 @@ def limited(source: str, order: str = "ASC") -> str:
     `limited` has the first ones in the order of their versions, with the bytes of their payloads: no more than it takes
     to reach the parameter `most_bytes`, and at least one.
 
-    Payloads are limited twice: by their stored size, which needs no decompression, and what is left by their true size.
+    Payloads are limited twice: by their stored size, which needs no decompression, and the rest by their true size.
     """
     return f"""
         sized AS (

@@ -1,7 +1,6 @@
-"""Lists of conversations, a page at a time, the newest first.
-
-What costs much to find out of a conversation is asked of `SEARCHED` of them for a page. Without that limit a page with
-few matches would look through all conversations, and a few such pages would occupy every connection of a gateway.
+"""Lists of conversations, a page at a time, the newest first. A condition that is expensive to check is checked for at
+most `SEARCHED` conversations of a page. Without that limit a page with few matches would look through all
+conversations, and a few such pages would occupy every connection of a gateway.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ NEWEST = 1_000
 batch changes would slow down every batch."""
 
 SEARCHED = 1_000
-"""Conversations that are looked through for one page of those with a text or a model."""
+"""The number of conversations that are searched for one page of those with a text or a model."""
 
 Place = tuple[datetime, str]
-"""Of a conversation in the order of a list: its beginning and its id."""
+"""The place of a conversation in the order of a list: its beginning and its id."""
 
 _BEFORE_ALL = ("-infinity", "")
 
@@ -57,7 +56,7 @@ class ListedContext:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which conversations: those of every condition that is given."""
+    """The conditions of a list; all that are given have to hold."""
 
     prefix: str = ""
     text: str | None = None
@@ -107,7 +106,7 @@ async def page(
             return ContextPage((await cursor.fetchall())[:limit], None)
         searched_to: Place | None = None
         if selection.text is not None or selection.model is not None:
-            # What begins between the two statements comes before all of these.
+            # Conversations that begin between the two statements come before all of these.
             searched_to = await (await connection.execute(_SEARCHED_TO, parameters)).fetchone()
         to_at, to_id = searched_to or _BEFORE_ALL
         await cursor.execute(_NEWEST_FIRST, parameters | {"to_at": to_at, "to_id": to_id})
@@ -137,8 +136,8 @@ _BEHIND = """
         AND (%(behind_at)s::timestamptz IS NULL OR (head.started_at, head.context_id)
             < (%(behind_at)s::timestamptz, %(behind_id)s::text))"""
 
-# With `OFFSET 0` each conversation looks for its own rows, by an index. The planner would read a whole table at once,
-# which it takes for cheaper, since it does not know how few conversations there are within the parameters.
+# With `OFFSET 0` the rows of each conversation are found by an index. Otherwise the planner would read a whole table,
+# because it does not know how few conversations the parameters leave.
 _SELECTED = f"""{_IN_RANGE}
         AND (%(status)s::text IS NULL OR {_STATUS} = %(status)s)
         AND (%(model)s::text IS NULL OR EXISTS (

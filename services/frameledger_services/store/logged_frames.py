@@ -24,11 +24,11 @@ class FrameOnLog:
     generation: int
     offset: int
     offset_before: int | None
-    """Where the frame before it in its conversation lies, if that is of the same generation."""
+    """The place of the frame before it in its conversation, if that is of the same generation."""
 
     logged_at: datetime
     logged_before: datetime | None
-    """The time of the frame before it in its conversation, or of the one that erased what was before."""
+    """The time of the frame before it in its conversation, or of the erasing frame before it."""
 
     frame_id: UUID
     source: str | None
@@ -104,7 +104,7 @@ async def frames(
 async def unstored(
     connection: Connection, topic: str, place: OffsetRange, context_id: str | None, frame_id: UUID | None
 ) -> Unstored:
-    """Returns what the tables have of a record whose place, `place.first`, no frame is stored of."""
+    """Returns what the tables have of a record without a stored frame at its place, `place.first`."""
     async with connection.cursor(row_factory=class_row(Unstored)) as cursor:
         await cursor.execute(UNSTORED, _of(place, context_id) | {"topic": topic, "frame_id": frame_id})
         [known] = await cursor.fetchall()

@@ -16,7 +16,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store import rows_by_version
 
 FETCH_ROWS = 500
-"""Rows without payloads that are fetched at once where there may be millions."""
+"""The number of rows without payloads that are fetched together if there may be millions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class LostFrame:
 
     logged_at: datetime | None = None
     """When it was logged; None if its conversation was erased since its beginning, because the copy of that erasure may
-    lie before that of this frame, and is younger."""
+    be before that of this frame, and is younger."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from frameledger_services.missing_permission import does_not_own
 from frameledger_services.store import schema
 from frameledger_services.store.server import THIS_DATABASE
 
-# Of two `migrate` at once the second waits, and then finds nothing to do. The number is ours and says nothing.
+# Of two concurrent `migrate` the second waits, and then finds nothing to do. The number is arbitrary.
 _ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(7160236490)"
 
 _UNLIMITED = """
@@ -32,16 +32,17 @@ _UNLIMITED = """
 _BACKSLASHES = "SET LOCAL standard_conforming_strings = on"
 
 LOCK_SECONDS = 5
-"""How long a statement waits for a table. Behind it all others wait for that table too, so it is given up then."""
+"""How long a statement waits for a table. All other statements for that table wait for it, so it gives up after this
+time."""
 
 TRIES = 24
 PAUSE_SECONDS = 5.0
-"""Between two tries: those who had to wait behind us get on."""
+"""Between two tries: the sessions that waited for us continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """What `migrate` did: the revision that it found, None for no tables of ours, and the one that is there now."""
+    """What `migrate` did: the revision that it found, None if there were no tables of ours, and the present one."""
 
     before: str | None
     after: str
@@ -52,8 +53,8 @@ def migrate(address: str, say: Callable[[str], None] = lambda _: None) -> Migrat
 
     Blocks, also while another `migrate` works on the same database. If another session holds a table, it waits for
     `LOCK_SECONDS`, then undoes everything and tries again, `TRIES` times; `say` is called with the session that holds
-    it. Raises `TooNewError`, and psycopg's errors: for a database that is not reached, `MissingPermissionError` for
-    what its user may not do, and `LockNotAvailable` after the last try.
+    it. Raises `TooNewError`, `MissingPermissionError`, and psycopg's errors: for a database that is not reached, and
+    `LockNotAvailable` after the last try.
     """
     for tries_left in reversed(range(TRIES)):
         try:
@@ -101,7 +102,7 @@ def script() -> str:
 
 
 def _found(connection: Connection) -> tuple[str | None, str | None]:
-    """The revision of the tables, and the oldest whose release works with them; None for what there is not."""
+    """The revision of the tables, and the oldest revision whose release works with them; None for a missing one."""
     if connection.exec_driver_sql("SELECT to_regclass('frameledger_schema')").scalar() is None:
         return None, None
     row = connection.exec_driver_sql(schema.FOUND).one_or_none()
@@ -110,8 +111,8 @@ def _found(connection: Connection) -> tuple[str | None, str | None]:
 
 @contextmanager
 def _opened(address: str) -> Iterator[Connection]:
-    """A connection whose transaction is committed at the end of the block. Errors of psycopg come as they are."""
-    # In a database of another encoding than UTF-8, psycopg would give bytes, and we could not say what is wrong.
+    """A connection whose transaction is committed at the end of the block. Raises psycopg's errors unchanged."""
+    # With an encoding other than UTF-8, psycopg would return bytes, and we could not report what is wrong.
     user = ""
 
     def connected() -> psycopg.Connection[Any]:

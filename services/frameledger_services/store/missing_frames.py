@@ -59,7 +59,7 @@ async def gaps(connection: Connection, context_id: str, first: int) -> list[Vers
 
 
 async def neighbor(connection: Connection, context_id: str, version: int) -> Neighbor | None:
-    """Returns a stored frame; None if it is not there."""
+    """Returns a stored frame; None if it does not exist."""
     async with connection.cursor(row_factory=class_row(Neighbor)) as cursor:
         await cursor.execute(
             """

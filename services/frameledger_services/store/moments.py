@@ -71,9 +71,8 @@ class TranscriptLine:
 async def moment(
     connection: Connection, context_id: str, *, version: int | None = None, time: datetime | None = None
 ) -> Moment | None:
-    """A conversation at a version or at a time of the broker's, else as it is now; None if it is not there.
-
-    The version is the one asked for even if the conversation has none such, see `Moment.exists`.
+    """Returns a conversation at a version or at a time of the broker's, else as it is now; None if it does not exist.
+    The version is the requested one even if the conversation does not have it, see `Moment.exists`.
     """
     async with connection.cursor(row_factory=class_row(Moment)) as cursor:
         await cursor.execute(
@@ -111,12 +110,13 @@ async def context_at(connection: Connection, context_id: str, version: int) -> C
     )
     row = await cursor.fetchone()
     assert row is not None, "a SELECT without FROM has one row"
-    # Not with the connection's own JSON: a message may hold half of a surrogate pair, and not every reader takes it.
+    # Not with the connection's own JSON parser: a message may contain half of a surrogate pair, which not every parser
+    # accepts.
     return ContextAt(positions=row[1], **json.loads(row[0]))
 
 
 async def transcript(connection: Connection, context_id: str, version: int) -> list[TranscriptLine]:
-    """What was in a conversation at a version that it has, message by message."""
+    """Returns the messages of a conversation at a version that it has, one by one."""
     async with connection.cursor(row_factory=class_row(TranscriptLine)) as cursor:
         await cursor.execute(
             """

@@ -18,7 +18,7 @@ SPEAKING = ("TranscriptionFrame", "UserStoppedSpeakingFrame")
 """Frames by which speech requests an answer."""
 
 RESULT = "FunctionCallResultFrame"
-"""The frame by which clients settle their calls, and with these request an answer."""
+"""The frame by which clients settle their calls, and thereby request an answer."""
 
 REQUEST = "chat_completion"
 """The name, in a frame's metadata, of the request that the frame was published for."""

@@ -15,7 +15,7 @@ async def tools_on_offer(
 ) -> dict[str, dict[str, Any]]:
     """The tools by name, in OpenAI's form, of all services or of these. Functions without a schema are left out.
 
-    Of two workers that offer one name the younger one's is taken.
+    If two workers offer one name, that of the younger one is taken.
     """
     cursor = await connection.execute(
         """
@@ -35,8 +35,8 @@ async def tools_on_offer(
 
 
 async def cancellable_functions(connection: Connection) -> list[str]:
-    """Returns the functions whose calls a model may cancel by a built-in tool, sorted. If an application serves a tool
-    of that tool's name itself, advertised or not, its own wins."""
+    """Returns the functions whose calls a model may cancel by a built-in tool, sorted. If an application itself serves
+    a function with the name of that tool, advertised or not, its own wins."""
     cursor = await connection.execute(
         f"""
         SELECT DISTINCT function_name

@@ -1,6 +1,6 @@
 """The rows of `outbox`, and the statements on them. No function here commits.
 
-Rows that are in the table already are known by their places alone, in pages, and are read page by page.
+Rows that are already in the table are kept as places only, in pages, and are read page by page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OutboxPlace = tuple[str, int, int, int, int]
 
 @dataclass(slots=True)
 class OutboxRow:
-    """A row of `outbox`: something to be published, in the place of what caused it."""
+    """A row of `outbox`: a record to be published, under the place of its cause."""
 
     topic: str
     partition: int
@@ -64,7 +64,7 @@ class UnreadableHeaders:
 
 
 Position = tuple[int, int, int]
-"""Generation, offset and ordinal: where a row lies in its partition."""
+"""Generation, offset and ordinal: the place of a row in its partition."""
 
 PAGE_ROWS = 500
 PAGE_BYTES = 8 * 1024 * 1024
@@ -155,7 +155,7 @@ class OutboxPages:
 
 COLUMNS = tuple(OutboxRow.__dataclass_fields__)
 
-# The headers, which are the last, as text: the driver would refuse a whole page for what it cannot parse of one row.
+# The headers, the last column, as text: the driver would refuse a whole page if it could not parse those of one row.
 _COLUMNS_READ = ", ".join(f'"{column}"' for column in COLUMNS) + "::text"
 _all_but_headers = attrgetter(*COLUMNS[:-1])
 
@@ -181,8 +181,8 @@ async def delete(connection: Connection, places: Sequence[OutboxPlace]) -> None:
 
 
 async def read(connection: Connection, page: OutboxPage) -> tuple[list[OutboxRow], list[UnreadableHeaders]]:
-    """Returns the rows of a page that are still in the outbox, in the order of their places, and instead of those that
-    cannot be read what is wrong with them."""
+    """Returns the rows of a page that are still in the outbox, in the order of their places; an unreadable row is
+    replaced by what is wrong with it."""
     generation, first_offset, first_ordinal = page.first
     _, last_offset, last_ordinal = page.last
     # The plain range of offsets tells the planner how few rows a page is; it does not estimate ranges of places.

@@ -26,7 +26,7 @@ Row = TypeVar("Row")
 MOST_ROWS = 200
 
 WINDOW = 10_000
-"""Only this many of a context's newest frames are searched; a speaker without a frame among them has been silent."""
+"""The number of a context's newest frames that are searched; a speaker without a frame among them has been silent."""
 
 JUDGED = "head.parked_version IS NULL AND NOT head.recording AND NOT head.ended"
 """The condition on a context `head` that its overdue work is settled."""
@@ -86,7 +86,7 @@ async def turns(
 
 
 async def speeches(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueSpeech]:
-    """Returns speeches of the bot without a frame of it for `limit` seconds: neither a start nor a word of an
+    """Returns speeches of the bot without one of its frames for `limit` seconds: neither a start nor a word of an
     answer."""
     return await rows(
         connection,

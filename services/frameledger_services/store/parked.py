@@ -1,4 +1,4 @@
-"""Parked conversations: which there are, and the statements that resume one.
+"""Parked conversations: listing them, and the statements that resume one.
 
 Each function runs one statement in the caller's transaction; none commits.
 """
@@ -67,7 +67,7 @@ async def conversations(connection: Connection) -> list[Parked]:
 
 
 async def partition_of(connection: Connection, context_id: str) -> int | None:
-    """The partition in which a conversation's frames lie; None for one that is not there."""
+    """Returns the partition of a conversation's frames; None if it does not exist."""
     cursor = await connection.execute(
         "SELECT partition FROM frames WHERE context_id = %s ORDER BY version DESC LIMIT 1", (context_id,)
     )
@@ -76,10 +76,9 @@ async def partition_of(connection: Connection, context_id: str) -> int | None:
 
 
 async def fence(connection: Connection, topic: str, partition: int) -> bool:
-    """Hold a partition until the transaction ends, and fence its owner: the heads that it remembers are of no use
-    any more. It notices with its next batch, drops them, and takes the partition over again.
-
-    Says whether its effects are held back."""
+    """Lock a partition until the transaction ends, and fence its owner, because the heads in its memory are not valid
+    any more. The owner notices with its next batch, drops them, and takes the partition over again. Returns whether its
+    effects are held back."""
     for _ in range(2):
         cursor = await connection.execute(
             """
@@ -97,7 +96,7 @@ async def fence(connection: Connection, topic: str, partition: int) -> bool:
 
 
 async def hold(connection: Connection, context_id: str) -> datetime | None:
-    """Hold a conversation that is parked, and say what time it is; None if it is not parked, or not there."""
+    """Lock a parked conversation, and return the time; None if it is not parked, or does not exist."""
     cursor = await connection.execute(
         """
         SELECT clock_timestamp() FROM contexts
@@ -113,8 +112,8 @@ async def hold(connection: Connection, context_id: str) -> datetime | None:
 async def next_frames(
     connection: Connection, context_id: str, version: int, *, limit: int, limit_bytes: int
 ) -> list[ParkedFrame]:
-    """The frames of a conversation from a version on, in order: `limit` at most, and ended by the one that brings
-    them beyond `limit_bytes`."""
+    """Returns the frames of a conversation from a version on, in order: `limit` at most, and ended by the one that
+    brings them beyond `limit_bytes`."""
     return await _FRAMES.page(connection, context_id, after=version - 1, limit=limit, limit_bytes=limit_bytes)
 
 
@@ -139,7 +138,7 @@ async def settle(connection: Connection, context_id: str, settled: Sequence[Sett
 
 
 async def park_from(connection: Connection, context_id: str, version: int, error: str | None) -> None:
-    """A conversation stays parked from this version on: with a new error, or with the one that it had."""
+    """Keep a conversation parked from this version on, with a new error or with the one that it had."""
     await connection.execute(
         """
         UPDATE contexts SET
@@ -153,7 +152,7 @@ async def park_from(connection: Connection, context_id: str, version: int, error
 
 
 async def release(connection: Connection, context_id: str) -> None:
-    """A conversation is parked no longer."""
+    """End the parking of a conversation."""
     await connection.execute(
         "UPDATE contexts SET parked_version = NULL, parked_at = NULL, parked_error = NULL WHERE context_id = %s",
         (context_id,),

@@ -1,7 +1,7 @@
 """Every message, era, setting and call that a conversation ever had, with the versions for which it held. One statement
 each.
 
-JSON stays text: whoever passes it on need not read it.
+JSON stays text: it can be passed on without parsing.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ async def messages(
 
 
 async def eras(connection: Connection, context_id: str) -> list[PastEra]:
-    """Returns the eras but the first one, which has no row."""
+    """Returns the eras except the first one, which has no row."""
     async with connection.cursor(row_factory=class_row(PastEra)) as cursor:
         await cursor.execute(
             "SELECT era, valid_from FROM eras WHERE context_id = %s ORDER BY valid_from", (context_id,)
@@ -154,7 +154,7 @@ async def era_at(connection: Connection, context_id: str, version: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What `verify_chain` says."""
+    """The result of `verify_chain`."""
 
     intact: bool
     frame_count: int

@@ -24,7 +24,7 @@ CHANNEL = "frameledger_projected"
 
 
 HELD_UNTIL_KNOWN = -1
-"""In `effects_held_until`: a new owner has not looked yet where its log ends, and the former one had come there."""
+"""In `effects_held_until`: the new owner has not read yet where the log ends; the former owner had reached the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Assignment:
     """The topic's generation, to which the offsets belong."""
 
     effects_held_until: int
-    """What a former owner did not come to, `HELD_UNTIL_KNOWN` if there is nothing of that; see `held_effects`."""
+    """The offset that a former owner did not reach, `HELD_UNTIL_KNOWN` if it held nothing; see `held_effects`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +88,17 @@ async def notifications(connection: Connection) -> AsyncGenerator[str, None]:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What `notify_progress` says. Listeners have to check the tables, since any user may notify."""
+    """The content of a notification by `notify_progress`. Listeners have to check the tables, because any user may
+    notify."""
 
     topic: str = ""
-    """Empty if it says nothing: anything may have been stored."""
+    """Empty if it is unknown: anything may have been stored."""
 
     offsets: Mapping[int, int] = field(default_factory=dict)
-    """The next offset of each partition that made progress; none if it does not say."""
+    """The next offset of each partition that made progress; none if that is unknown."""
 
     conversations: frozenset[str] | None = None
-    """The hashes (`hash_of`) of all conversations that may have changed; None if it does not say."""
+    """The hashes (`hash_of`) of all conversations that may have changed; None if that is unknown."""
 
 
 def hash_of(context_id: str) -> str:
@@ -129,20 +130,20 @@ async def notify_progress(
 
 
 MOST_CONVERSATIONS = 200
-"""So many are in one notification at most: every listener receives them, also those that do not need them. With more of
-them at once, looking at all that is followed is a small part of the work."""
+"""The maximum number in one notification: every listener receives them, also those that do not need them. With more of
+them, checking everything that is followed is a small part of the work."""
 
 _HASH_BYTES = len(f" {hash_of('')}")
 _LONGEST = 7_990 - (MOST_CONVERSATIONS + 1) * _HASH_BYTES
 """Of topic and offsets; PostgreSQL's limit of a payload is 8,000 bytes."""
 
 _CONVERSATIONS = "#"
-"""What follows it in a payload are hashes of conversations. A release that does not know it reads a payload without
-offsets, and looks for itself."""
+"""Precedes the hashes of conversations in a payload. A release that does not know it reads a payload without offsets,
+and checks the tables."""
 
 
 def read_notification(payload: str) -> Notification:
-    """Returns what a payload of `notify_progress` says. A malformed one says nothing but its topic."""
+    """Returns the content of a payload of `notify_progress`. A malformed one has only its topic."""
     progress, mark, hashes = payload.partition(f" {_CONVERSATIONS}")
     topic, *offsets = progress.split(" ")
     try:
@@ -156,12 +157,11 @@ async def assign(
     connection: Connection, topic: str, partition: int, owner: str, *, ended: bool = False
 ) -> Assignment:
     """Take a partition over in the topic's newest generation: one statement, which raises its epoch, and so fences the
-    former owner, and counts a crash if that one crashed (`projector.crashes`). Its effects are held back from here
-    on, until the owner says otherwise (`held_effects`).
-
-    `owner` names a process, in a way that no other is named. With `ended` the owner did not crash in any case: its
-    session was in the middle of a statement, and was ended for that. Waits for the owner's transaction, as long as the
-    session's `lock_timeout` allows (`LockNotAvailable`). Called twice it raises the epoch twice.
+    former owner, and counts a crash if that one crashed (`projector.crashes`). Its effects are held back from here on,
+    until the owner releases them (`held_effects`). `owner` is a unique name of the process. With `ended` the former
+    owner did not crash in any case: its session was in the middle of a statement, and was terminated for that. Waits
+    for the owner's transaction, as long as the session's `lock_timeout` allows (`LockNotAvailable`). Called twice it
+    raises the epoch twice.
     """
     row: Assignment | None = None
     while row is None:
@@ -238,7 +238,7 @@ async def duplicate_instance(
 async def note_attempt(
     connection: Connection, topic: str, attempt: Literal["batch", "record"], epochs: Mapping[int, int]
 ) -> None:
-    """Note, in a commit of its own, what the owner begins in these partitions, given with their epochs.
+    """Note, in a commit of its own, that the owner begins records of these partitions, given with their epochs.
 
     Partitions of another owner are not touched. The note need not be on disk: if the database crashes too, no record
     was the cause.

@@ -14,7 +14,8 @@ from frameledger_services.store.projections import PROJECTION
 
 @dataclass(frozen=True, slots=True)
 class HeldHead:
-    """What of a row of `contexts` does not follow from the conversation's frames, and what they have to lead to."""
+    """The columns of `contexts` that do not follow from the conversation's frames, and those that the frames have to
+    lead to."""
 
     version: int
     parked_version: int | None
@@ -32,8 +33,8 @@ class HeldHead:
 
 
 class OpenWork(NamedTuple):
-    """A run that is open, or a call that was dispatched and is not settled. Its version is that of the frame that asked
-    for it."""
+    """A run that is open, or a call that was dispatched and is not settled. Its version is that of the frame that
+    requested it."""
 
     kind: str
     id: str
@@ -44,7 +45,7 @@ class OpenWork(NamedTuple):
 
 
 async def hold(connection: Connection, context_id: str) -> HeldHead | None:
-    """Lock a conversation: a batch with a frame of it waits. Returns None for one that is not there."""
+    """Lock a conversation: a batch with a frame of it waits. Returns None if it does not exist."""
     return await _head(connection, f"{_HEAD} FOR NO KEY UPDATE", context_id)
 
 
@@ -82,7 +83,7 @@ async def times(connection: Connection, context_id: str) -> tuple[datetime, date
 
 
 async def delete_rows(connection: Connection, context_id: str) -> None:
-    """Delete what was projected from the frames of a conversation, but its head."""
+    """Delete what was projected from the frames of a conversation, except its head."""
     await connection.execute(
         """
         WITH
@@ -119,7 +120,7 @@ async def any_partition(connection: Connection, topic: str) -> int | None:
 
 
 async def open_work(connection: Connection, context_id: str) -> set[OpenWork]:
-    """Returns the work of a conversation that is asked for and not over."""
+    """Returns the work of a conversation that was requested and is not over."""
     cursor = await connection.execute(
         """
         SELECT 'run', run_id, opened_version FROM runs WHERE context_id = %(id)s AND status = 'open'

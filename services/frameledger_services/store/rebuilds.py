@@ -50,7 +50,7 @@ class Candidate:
 
 
 async def interrupted(connection: Connection, kind: RebuildKind) -> RebuildProgress | None:
-    """Returns the newest rebuild of this kind that was not brought to its end."""
+    """Returns the newest rebuild of this kind that has not ended."""
     async with connection.cursor(row_factory=class_row(RebuildProgress)) as cursor:
         await cursor.execute(
             """
@@ -80,8 +80,8 @@ async def begin(connection: Connection, kind: RebuildKind) -> RebuildProgress:
 
 
 async def hold(connection: Connection, number: int) -> bool:
-    """Hold a rebuild for as long as the session lasts. Returns False if another session does. The session of a process
-    that died a moment ago is waited for."""
+    """Lock a rebuild for as long as the session lasts. Returns False if another session has locked it. Waits for the
+    session of a process that died a moment ago."""
     try:
         await connection.execute(
             "SELECT set_config('lock_timeout', %s, true), pg_advisory_lock(716023650, %s::int4)",
@@ -130,7 +130,7 @@ async def candidates(
 
 
 async def named(connection: Connection, context_ids: Sequence[str]) -> list[Candidate]:
-    """Returns those of these conversations that are there."""
+    """Returns those of these conversations that exist."""
     async with connection.cursor(row_factory=class_row(Candidate)) as cursor:
         await cursor.execute(
             f"{_HEADS} WHERE context_id = ANY (%s) ORDER BY context_id", (list(context_ids),)

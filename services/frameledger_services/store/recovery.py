@@ -49,7 +49,7 @@ class Republication:
 
 
 async def receipts(connection: Connection, topic: str) -> list[RecoveryReceipt]:
-    """How every generation of every partition began, but the first."""
+    """How every generation of every partition began, except the first."""
     async with connection.cursor(row_factory=class_row(RecoveryReceipt)) as cursor:
         await cursor.execute(
             """
@@ -68,8 +68,7 @@ async def seal(connection: Connection, topic: str, generation: int, partitions: 
     """End a generation: the owners of its partitions are fenced, and no projector can take one over. Returns the
     position of each partition.
 
-    Waits for transactions under way, as `projections.assign` does. A partition that is missing in the answer was
-    sealed already.
+    Waits for transactions under way, as `projections.assign` does. A missing partition was sealed already.
     """
     async with connection.cursor(row_factory=class_row(StoredPosition)) as cursor:
         await cursor.execute(

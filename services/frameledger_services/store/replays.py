@@ -1,5 +1,5 @@
-"""What a replay reads: frames in order, which attempt of their run counted, and what began with them without a frame of
-its own."""
+"""What a replay reads: frames in order, the valid attempt of their run, and calls that began with them without a frame
+of their own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WrittenMessage:
     """That of the frame."""
 
     number: int
-    """The how manyeth it is of those that the frame wrote, counted from 0."""
+    """Its index among the messages that the frame wrote, from 0."""
 
     position: int
     """Its position in the history."""
@@ -49,11 +49,11 @@ class RecordedFrame:
     """The message that it rewrites, if it does."""
 
     keeps: Mapping[str, Any] | None = None
-    """A message that it wrote and a client rewrote, if its attempt of the run is not the one that counts: that message
-    was not taken back with the others."""
+    """A message that it wrote and a client rewrote, if its attempt of the run is not the valid one: that message was
+    not retracted with the others."""
 
     begins: tuple[BegunCall, ...] = ()
-    """The calls of a client that began with it, in the order in which they did: of those no frame says so."""
+    """The calls of a client that began with it, in their order: no frame says so."""
 
 
 async def frames(
@@ -81,7 +81,7 @@ async def frames(
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What an opening has made of the conversation of copies."""
+    """The effect of an opening on the conversation of copies."""
 
     logged_at: datetime
     """When the opening was logged."""
@@ -91,7 +91,7 @@ class Opened:
 
 
 async def opened(connection: Connection, context_id: str, version: int) -> Opened | None:
-    """Returns what the opening at this version has made of a conversation; None if it is not there, as after an
+    """Returns the effect of the opening at this version on a conversation; None if it does not exist, as after an
     erasure."""
     cursor = await connection.execute(
         """

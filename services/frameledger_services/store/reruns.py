@@ -19,7 +19,7 @@ class RecordedRun:
     run_id: str
     opened_version: int
     trigger: str
-    """The type of the frame that asked for it."""
+    """The type of the frame that requested it."""
 
     status: str
     provider: str | None
@@ -33,7 +33,7 @@ class RecordedRun:
     closed_at: datetime | None
     error: str | None
     said: str | None
-    """What it was saying when it was interrupted, where the context keeps less of that."""
+    """The text that it had said when it was interrupted, if the context keeps less of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ async def runs_from(connection: Connection, context_id: str, version: int, limit
 
 
 async def texts_of(connection: Connection, context_id: str, run_ids: Sequence[str]) -> dict[str, str]:
-    """Returns what runs of a conversation had said when they were closed, by run; none of one that said nothing."""
+    """Returns the text of the runs of a conversation when they were closed, by run, without runs that said nothing."""
     cursor = await connection.execute(
         """
         SELECT runs.run_id, string_agg(said.text, ' ' ORDER BY said.position)
