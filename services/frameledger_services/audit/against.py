@@ -27,22 +27,22 @@ What = Literal[
 ]
 
 WRONG: frozenset[What] = frozenset({"missing", "truncated", "rewritten", "receipt_missing"})
-"""What the ordinary ways of the system do not do."""
+"""Changes that the system itself never makes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedHead:
-    """What became of one conversation, or of one receipt, that was written down; or that it is new."""
+    """The state of one conversation, or of one receipt, that the file has; or that it is new."""
 
     what: What
     context_id: str | None
     """None for a missing receipt: the file does not tell the id."""
 
     version: int
-    """The version that was written down; of a new conversation its version now."""
+    """The version in the file; for a new conversation its version now."""
 
     detail: str = ""
-    """For people, of what is wrong or erased."""
+    """For people: what is wrong or erased."""
 
     @property
     def is_wrong(self) -> bool:
@@ -53,7 +53,7 @@ class ComparedHead:
 async def compare(
     connection: Connection, written: Iterable[Living | Erased]
 ) -> AsyncGenerator[ComparedHead, None]:
-    """Yields what became of everything that was written down, and what is new, in no particular order.
+    """Yields the state of everything in the file, and what is new, in no particular order.
 
     In a transaction of isolation level REPEATABLE READ. `written` are the leaves of a file in their order
     (`frameledger.heads_file`); its errors are passed on.
@@ -91,7 +91,7 @@ async def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """A head that was written down."""
+    """A head in the file."""
 
     head: Living
     receipts: list[Erased]
@@ -128,8 +128,8 @@ async def _by_context(connection: Connection) -> AsyncGenerator[_Now, None]:
 async def _side_by_side(
     recorded: Iterable[_Recorded], conversations: AsyncGenerator[_Now, None]
 ) -> AsyncGenerator[tuple[_Recorded | None, _Now | None], None]:
-    """Yields, for each id in their order, what was written down and what the database has; None where there is nothing.
-    Both are sorted by id."""
+    """Yields, for each id in their order, what the file and what the database have; None for nothing. Both are sorted
+    by id."""
     now = await anext(conversations, None)
     for one in recorded:
         while now is not None and now.context_id < one.head.context_id:
@@ -170,7 +170,7 @@ def _add(receipts: Counter[tuple[bytes, int, bytes]], erased: Erased, count: int
 
 
 def _judged(recorded: _Recorded, now: _Now | None) -> ComparedHead | None:
-    """Returns what became of a conversation; None if its link at the old version says it."""
+    """Returns the state of a conversation; None if its link at the old version has to decide."""
     head = recorded.head
     name, version = head.context_id, head.version
     if now is None:
@@ -188,7 +188,7 @@ def _judged(recorded: _Recorded, now: _Now | None) -> ComparedHead | None:
 
 
 def _erased(head: Living, receipt: Erased) -> ComparedHead:
-    """Returns what the first receipt since then says of what was written down."""
+    """Returns what the first receipt since then says about the head in the file."""
     name, version = head.context_id, head.version
     if receipt.version < version:
         return ComparedHead(
@@ -200,7 +200,7 @@ def _erased(head: Living, receipt: Erased) -> ComparedHead:
 
 
 async def _looked_up(connection: Connection, moved: list[Living]) -> list[ComparedHead]:
-    """Returns which of these conversations continue what was written down, by their links at that version."""
+    """Returns which of these conversations continue their heads in the file, by their links at that version."""
     if not moved:
         return []
     stored = await leaves.links(connection, [(head.context_id, head.version) for head in moved])

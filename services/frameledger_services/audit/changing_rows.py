@@ -1,7 +1,7 @@
 """Compares the rows of runs and calls, which later frames change, with the fold of the frames.
 
-One is compared when it is over, and one that still goes on at the end. The rows are read once, in the order of the
-versions at which they began.
+A row is compared when its run or call is over, or at the end if it is still in progress. The rows are read once, in the
+order of the versions at which they began.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A row as it should be, which frames still change, and as it is stored."""
+    """A row that frames still change: as it should be, and as it is stored."""
 
     expected: dict[str, Any]
     stored: dict[str, Any]
@@ -158,7 +158,7 @@ _WRITTEN_AT: tuple[tuple[str, str], ...] = (
     ("opened_version", "opened_version opened_at status"),
     ("dispatched_version", "dispatched_version dispatched_at status"),
 )
-"""By which version a column was written last, as far as the row says it."""
+"""The version that wrote a column last, as far as the row shows it."""
 
 
 def _version_of(name: str, expected: Mapping[str, Any], row: Mapping[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""Compares values of columns: JSON, and columns that older releases wrote otherwise."""
+"""Compares values of columns: JSON, and columns that older releases wrote differently."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NULL_BEFORE = frozenset({"idempotency_key", "said_at", "is_copy"})
 def was_written_before(name: str, was: object, message: bytes) -> bool:
     """Whether older releases wrote this value into this column of this message.
 
-    They read no text of a provider's own items, and no calls where there was content, even empty content. Such rows
-    stay as they are until their conversation is rebuilt for another reason.
+    They read no text of a provider's own items, and no calls beside content, even empty content. Such rows stay until
+    their conversation is rebuilt for another reason.
     """
     if name != "text":
         return was is None and name in NULL_BEFORE

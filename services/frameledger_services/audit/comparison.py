@@ -7,7 +7,7 @@
 
 Each table is read once, in the order of versions, next to the fold: a row is compared when the fold comes to the
 version at which it begins, and its end when the fold comes to that. Runs and calls are rows that change: they are
-compared when they are over, and those that still go on at the end (`changing_rows`). The head is compared by
+compared when they are over, and those still in progress at the end (`changing_rows`). The head is compared by
 `head_comparison`.
 """
 
@@ -73,8 +73,8 @@ class TableComparison:
         )
 
     async def finish(self, head: Head, after: int = 0) -> None:
-        """Compare what goes on at the end, and find rows of versions that the fold did not come to. `after` is the
-        version after which it began."""
+        """Compare what is still in progress at the end, and find rows of versions that the fold did not reach. `after`
+        is the version after which it began."""
         for row in await self._rows.begun.upto(FOR_EVER):
             self._message_too_many(row)
         for valid_to, era, position, valid_from, *_ in await self._rows.ended.upto(FOR_EVER):
@@ -128,7 +128,7 @@ class TableComparison:
                     version, "messages", "valid_to", "later", version, {"era": era, "position": position}
                 )
         for end in ended.values():
-            # Of one that began in this piece, the end was compared with the row.
+            # If it began in this piece, its end was compared with the row.
             if end.valid_from < first:
                 self._end_differs(end.era, end.position, end.valid_from, end.valid_to, "later")
 

@@ -14,8 +14,8 @@ ROW = "row"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A column of a row that is not what it should be; with the field `ROW` a row that is missing (`stored` is None) or
-    one too many (`expected` is None)."""
+    """A column of a row with a wrong value; with the field `ROW` a row that is missing (`stored` is None) or should not
+    exist (`expected` is None)."""
 
     version: int
     """The first version of the conversation at which it differs."""
@@ -30,7 +30,7 @@ class Difference:
 
     @property
     def is_of_a_frame(self) -> bool:
-        """Whether it is in what a rebuild reads, and so does not replace: frames, but for what the fold says of
+        """Whether it is in data that a rebuild reads and so does not replace: frames, except what the fold says of
         them."""
         return self.table == "frames" and self.field not in ("outcome", "reason")
 
@@ -64,7 +64,7 @@ class Differences:
             self.kept = self.in_order()
 
     def in_order(self) -> list[Difference]:
-        """Returns those that are kept, by version; of one version as they were found."""
+        """Returns the kept ones by version, those of one version in the order in which they were found."""
         return sorted(self.kept, key=lambda one: one.version)[:KEPT]
 
     @property

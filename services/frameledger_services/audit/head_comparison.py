@@ -15,7 +15,8 @@ from frameledger_services.projector.writer import state_columns
 from frameledger_services.store import heads
 
 NOT_COMPARED = frozenset({"version", "started_at", "last_at", "duplicate_count", "chain"})
-"""Attributes of a head that its frames do not say (a duplicate leaves none), or that the chain's check compares."""
+"""Attributes of a head that do not follow from its frames (a duplicate leaves none), or that the check of the chain
+compares."""
 
 
 def compare_head(

@@ -9,7 +9,7 @@ from frameledger.heads_file import FORMAT, Erased, HeadsHeader, Living
 from frameledger_services.audit.heads import Root
 
 HEADER_BYTES = 512
-"""The header's line. The rest of it is spaces, which JSON allows."""
+"""The length of the header's line, filled up with spaces, which JSON allows."""
 
 
 class HeadsWriter:

@@ -2,8 +2,8 @@
 
 A stored frame has to have its record, with the same key, bytes, id, source, cause, trace and time, and after that of
 the frame before it. A record has to have its frame, unless it repeats one, was forwarded, is a dead letter, or belongs
-to what was erased. Of frames whose records have expired, or lay in an older generation of the topic, nothing can be
-said; they are no differences.
+to an erased life. Frames whose records have expired, or were in an older generation of the topic, cannot be judged;
+they are no differences.
 
 Each partition is read once, next to one statement that reads the tables in the same order: in bounded memory.
 """
@@ -39,16 +39,16 @@ from frameledger_services.store.lost_frames import OffsetRange
 
 @dataclass(slots=True)
 class ComparedWithLog:
-    """What came of it."""
+    """The result of the comparison."""
 
     frames: int = 0
-    """Number of stored frames whose records were there and the same."""
+    """Number of stored frames with equal records."""
 
     records: int = 0
     """Number of records that were read."""
 
     differences: dict[str, Differences] = field(default_factory=dict)
-    """What differs, by conversation; what names none is under the empty text."""
+    """The differences by conversation; those without a conversation are under the empty text."""
 
     def of(self, context_id: str) -> Differences:
         """Returns the differences of a conversation, to be added to."""
@@ -98,7 +98,7 @@ async def compare_with_log(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What of a partition is compared: its offsets, and the generations that they are of."""
+    """The compared part of a partition: its offsets, and their generations."""
 
     partition: int
     first: int
@@ -129,7 +129,7 @@ async def _parts(
             continue
         of_it = [one for one in receipts if one.partition == position.partition]
         ranges = [
-            # Also frames after the end: they say that they come from records that there are not.
+            # Also frames after the end: they name records that do not exist.
             OffsetRange(position.partition, number, first, below)
             for number, below in spans(of_it, generation)
             if first < below
@@ -180,8 +180,8 @@ class _Partition:
     async def _without_records(
         self, row: FrameOnLog | None, rows: AsyncIterator[FrameOnLog], below: int
     ) -> FrameOnLog | None:
-        """Report the frames below an offset, from `row` on: there are no records of them. Of some they may have expired
-        since the comparison began. Returns the next frame."""
+        """Report the frames below an offset, from `row` on: they have no records, some of which may have expired since
+        the comparison began. Returns the next frame."""
         first: int | None = None
         while row is not None and row.offset < below:
             if first is None:

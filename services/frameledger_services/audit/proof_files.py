@@ -12,7 +12,7 @@ from frameledger.heads_file import HeadsFileError, HeadsHeader
 from frameledger.proofs import ProofHeader, Proven
 
 FIRST_BYTES = 64 * 1024
-"""More than the first line of any of these files has."""
+"""More bytes than the first line of any of these files has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def verify_file(path: Path, root: bytes | None) -> ProofFile | HeadsFile:
 
 
 def kind_of(path: Path) -> Literal["proof", "heads", "export"] | None:
-    """Returns what a file's first line says that it is, an export being what `transfer.lines` writes; None for none of
+    """Returns the kind of a file by its first line, an export being a file of `transfer.lines`; None if it is none of
     them. Raises OSError."""
     with path.open("rb") as file:
         first = file.readline(FIRST_BYTES)
@@ -78,7 +78,7 @@ def kind_of(path: Path) -> Literal["proof", "heads", "export"] | None:
         return "export"
     if header.get("format") == heads_file.FORMAT:
         return "heads"
-    # Of a proof whose first line was changed it is said what in it is wrong.
+    # For a proof whose first line was changed, the error says what is wrong in it.
     return "proof" if header.keys() & ProofHeader.model_fields.keys() else None
 
 

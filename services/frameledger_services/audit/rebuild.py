@@ -1,8 +1,8 @@
 """Folds many conversations again, compares each with its tables, and rebuilds those that differ, one at a time.
 
 Comparing takes no locks. Each rebuild is a transaction of its own (`projector.rebuild`), so the process may die
-anywhere: what was rebuilt stays so, and is compared again at most. `rebuilds` keeps how far it is; another call goes on
-from there.
+anywhere: rebuilt conversations stay rebuilt, and are at most compared again. `rebuilds` has the progress; another call
+continues from there.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from frameledger_services.store import rebuilds
 from frameledger_services.store.rebuilds import Candidate, RebuildKind, RebuildProgress, Selection, Source
 
 PAGE = 64
-"""Conversations after which progress is saved: so many are compared twice if the process dies."""
+"""The number of conversations after which progress is saved: at most so many are compared twice if the process dies."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildOutcome:
-    """What was found of one conversation, and done."""
+    """What was found in one conversation, and what was done."""
 
     context_id: str
     version: int
@@ -51,7 +51,7 @@ class RebuildOutcome:
     """Why what follows from it is not published: it is in the outbox, for the partition's next owner."""
 
     restored: int = 0
-    """Number of frames whose rows were missing, and are there again."""
+    """Number of frames whose missing rows were restored."""
 
 
 Report = Callable[[RebuildOutcome], None]
@@ -97,7 +97,7 @@ class RebuildOptions:
 async def rebuild_some(
     pairs: Sequence[Pair], options: RebuildOptions, context_ids: Sequence[str], send: Send, report: Report
 ) -> RebuildProgress:
-    """Fold these conversations again. Ids that are not there are left out."""
+    """Fold these conversations again. Unknown ids are left out."""
     progress = RebuildProgress(0)
     candidates = await rebuilds.named(pairs[0].reader, context_ids)
     await _Page(pairs, options, send, report, progress).run(candidates)
@@ -116,9 +116,9 @@ async def rebuild_many(
 ) -> RebuildProgress:
     """Fold all conversations of a selection again, in the order of their ids, as many at once as there are `pairs`.
 
-    Goes on with the newest rebuild of the same kind that was interrupted, unless `again`; `on_begin` is called with it,
-    and with the number of conversations that are left. Returns the sums of the whole rebuild. Raises
-    `AlreadyRunningError` and psycopg's errors; what was done by then stays.
+    Continues the newest interrupted rebuild of the same kind, unless `again`; `on_begin` is called with it, and with
+    the number of conversations that are left. Returns the sums of the whole rebuild. Raises `AlreadyRunningError` and
+    psycopg's errors; what was done by then stays.
     """
     connection = pairs[0].writer
     progress = await _begin(connection, options, selection, again=again)
@@ -170,7 +170,7 @@ class _Page:
                 for pair in self._pairs:
                     tasks.create_task(self._work(pair, left))
         except BaseExceptionGroup as failed:
-            # The first says it: the others are of the same server, or were cancelled for it.
+            # The first one is enough: the others come from the same server, or were cancelled because of it.
             raise exception_groups.first(failed) from None
 
     async def _work(self, pair: Pair, left: Iterator[Candidate]) -> None:

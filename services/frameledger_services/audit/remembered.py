@@ -53,9 +53,9 @@ class Remembered:
 
 
 def read(remembered: VerifiedUpTo, row: Mapping[str, Any]) -> Remembered | None:
-    """Returns what was remembered of the rows that are there, beside their row of `contexts`: by this fold, and not of
-    what was rebuilt since. None of others, or if somebody changed it so that it cannot be read: it is verified again
-    then."""
+    """Returns what was remembered of these conversations, if this fold verified them and they were not rebuilt since,
+    with their row of `contexts`. None for others, and for an entry that somebody made unreadable: these are verified
+    again."""
     if remembered.fold_version != stored.FOLD_VERSION:
         return None
     try:

@@ -1,12 +1,10 @@
 """Restores frames whose rows are missing from the log, each only if the hash chain proves that it is the right one.
 
-The chain of the frames around a gap, or of the head, says what has to be in it: records of the conversation that lie
-there on the log are taken in their order, and nothing is written unless the chain closes. Dead letters are left out,
-and in a life after an erasure what the projector left out, by the same rule (`late_frames`). A frame is restored with
-the outcome `unknown`; the rebuild after it gives it the one that it has, and `outcome_changes` keeps that. What was
-parked is parked again.
-
-If the process dies, a gap is closed or it is not; the next call closes what is left.
+The chain of the frames around a gap, or of the head, determines its content: the conversation's records at that place
+of the log are taken in their order, and nothing is written unless the chain closes. Dead letters are left out, and in a
+life after an erasure what the projector left out, by the same rule (`late_frames`). A frame is restored with the
+outcome `unknown`; the rebuild after it sets the right one, and `outcome_changes` records that. Parked frames are parked
+again. If the process dies, a gap is closed or not; the next call closes the rest.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ class _Gap:
         return self.versions.behind - self.versions.before - 1
 
     def is_closed_by(self, rows: Sequence[FrameRow], newest_chain: bytes) -> bool:
-        """Whether these rows are all that is missing: the chain goes on from the last of them."""
+        """Whether these rows are all that is missing: the chain continues from the last of them."""
         if len(rows) < self.missing:
             return False
         chain, behind = rows[-1].chain, self.behind
@@ -113,7 +111,7 @@ class Restoring:
         return len(rows)
 
     async def _rows(self, connection: Connection, gap: _Gap) -> AsyncIterator[FrameRow]:
-        """Yields the rows of the gap's frames, from the records that lie between those of its neighbors."""
+        """Yields the rows of the gap's frames, from the records between those of its neighbors."""
         life, head = gap.life, Head.new(gap.life.context_id)
         head.version, head.chain, head.last_at = gap.versions.before, life.first_chain, life.not_before
         if gap.before is not None:
@@ -201,9 +199,8 @@ async def _is_stored(connection: Connection, pair: tuple[str, UUID]) -> bool:
 
 
 class _OnLog:
-    """Which generations of a partition the log has, where they lay when they were stored.
-
-    A frame of another one, or of an import, has no record there, nor have those before it.
+    """The generations of a partition that the log has at the places at which they were stored. A frame of another
+    generation, or of an import, has no record there; nor have those before it.
     """
 
     def __init__(self, receipts: Sequence[RecoveryReceipt], newest: int) -> None:

@@ -1,7 +1,7 @@
 """Roots on the log: the topic `llm.roots` keeps them for ever, outside of the database.
 
-A record's value is the JSON object of `Root.to_json`, a `PublishedRoot`. Who can write both to the database and to the
-topic can publish another root, but not take back one that somebody has read.
+A record's value is the JSON object of `Root.to_json`, a `PublishedRoot`. A user who can write both to the database and
+to the topic can publish another root, but cannot take back one that somebody has read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEY = b"root"
 
 @dataclass(frozen=True, slots=True)
 class RootTurn:
-    """What one turn of publishing at intervals came to."""
+    """The result of one turn of publishing at intervals."""
 
     published: Root | None
     again_in: float
@@ -37,7 +37,7 @@ class RootTurn:
 
 
 async def publish(producer: Producer, settings: Settings, root: Root) -> LogPosition:
-    """Publish a root. Returns where it lies. Raises as `Producer.publish`; published again it is there twice."""
+    """Publish a root. Returns its place. Raises as `Producer.publish`; a second call publishes it twice."""
     record = Outgoing(KEY, json.dumps(root.to_json()).encode(), ())
     [place] = await producer.publish(TopicNames(settings.topic_prefix).roots, [record])
     return place
@@ -61,8 +61,8 @@ async def publish_if_due(settings: Settings, producer: Producer, every: float) -
     """Publish a root if the newest one is older than `every` seconds.
 
     Several processes may do so: one holds an advisory lock from before it looks for the newest root until its own is
-    acknowledged, and whoever comes after it finds that one. A process that dies in between leaves the root to the next
-    turn of any of them, or has published it.
+    acknowledged, and the next one finds that. If a process dies in between, it has published the root, or another
+    process does so in its next turn.
     """
     async with heads.snapshot(settings, "frameledger timekeeper roots") as connection:
         if not await leaves.try_to_hold_roots(connection):
@@ -77,6 +77,6 @@ async def publish_if_due(settings: Settings, producer: Producer, every: float) -
 
 
 def _distance(at: datetime, now: datetime) -> float:
-    """Returns the seconds between two times, whichever is earlier. Of a root whose time is still to come, the clock was
-    set back since: what is published next does not wait until that time."""
+    """Returns the seconds between two times, whichever is earlier. If the time of a root is in the future, the clock
+    was set back since: the next root does not wait until that time."""
     return abs((now - at).total_seconds())

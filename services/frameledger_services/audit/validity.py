@@ -1,8 +1,7 @@
 """Checks that the context is valid for a provider after every frame, except for messages of clients.
 
-A call of a function has the message with its result after it, from the version on that it begins at and for as long
-as it stands; a result has its call before it; and a text says something. What clients append, or replace a history by,
-is taken as it is (rule RA5.valid).
+A call is followed by the message with its result, for all versions at which it exists; a result follows its call; and a
+text is not empty. Messages that clients append, or put in place of a history, are not checked (rule RA5.valid).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class _Ends:
 
 
 def check(piece: FoldedPiece, ended: Iterable[Ended], differences: Differences) -> None:
-    """Report messages of a piece that no provider takes. `ended` are the stored ends of its versions."""
+    """Report messages of a piece that no provider accepts. `ended` are the stored ends of its versions."""
     messages = {(row.era, row.position, row.valid_from): row for row in piece.rows.messages()}
     ends = {(one.era, one.position, one.valid_to): _Ends(one.role, bool(one.calls)) for one in ended}
     for place, row in messages.items():

@@ -39,7 +39,7 @@ class Verified:
     """The version after which its present life begins: that of its erasure, 0 if there was none."""
 
     after: int = 0
-    """The version up to which it was verified before, and not read again; that at which it begins if it was not."""
+    """The version up to which it was verified before and not read again; if it was not, that at which it begins."""
 
     parked_version: int | None = None
     """Since which version it is parked: from there on only its chain is checked."""
@@ -70,7 +70,7 @@ async def verify(
     any_fold: bool = False,
     unknown_again: bool = False,
 ) -> list[Verified]:
-    """Verify conversations from their rows, in one snapshot; those that are not there are left out.
+    """Verify conversations from their rows, in one snapshot; unknown ones are left out.
 
     The connection is the caller's: in autocommit, its transactions REPEATABLE READ. Up to the version that
     `verified` names nothing is read, except with `again`. With `any_fold` what an older fold made is compared, too;
@@ -237,7 +237,7 @@ class _Job:
 
 
 def _folds(row: Mapping[str, Any]) -> set[int] | None:
-    """Returns which folds made the rows of a conversation; None if what says so cannot be read."""
+    """Returns which folds made the rows of a conversation; None if that is unreadable."""
     if row["folded_by"] is None:
         return {row["fold_version"]}
     try:

@@ -17,11 +17,11 @@ from frameledger_services.store import schema, verified
 from frameledger_services.store.connections import failure
 
 LISTED = 1_000
-"""Conversations that are listed with one statement."""
+"""The number of conversations that are listed with one statement."""
 
 TOGETHER_FRAMES = 4_000
 TOGETHER = 200
-"""Most frames, and conversations, that one snapshot is of; but a long conversation has one of its own."""
+"""The maximum number of frames, and of conversations, of one snapshot; a long conversation has one of its own."""
 
 NAME = "frameledger verify"
 
@@ -47,8 +47,9 @@ async def verify_many(
 ) -> None:
     """Verify these conversations, all if that is None, and report each, in no particular order.
 
-    What is as it should be is remembered in `verified`, if the user may write that. Raises an `ExceptionGroup` of
-    `DatabaseError` and `SchemaError`. Memory does not grow with the number of conversations, or with their length.
+    Conversations without differences are remembered in `verified`, if the user may write that. Raises an
+    `ExceptionGroup` of `DatabaseError` and `SchemaError`. Memory does not grow with the number of conversations, or
+    with their length.
     """
     waiting: asyncio.Queue[list[str] | None] = asyncio.Queue(jobs)
 

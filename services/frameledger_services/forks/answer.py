@@ -39,7 +39,8 @@ class AnswerCall:
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """What a model said to a moment, with all that its calls led to: one request, or several with results between."""
+    """A model's answer at a moment, with everything that its calls led to: one request, or several with results between
+    them."""
 
     text: str = ""
     calls: tuple[AnswerCall, ...] = ()
@@ -48,13 +49,13 @@ class ModelAnswer:
     requests: int = 0
     tokens: UsedTokens = field(default_factory=UsedTokens)
     seconds: float | None = None
-    """From the start of each request to its end, added: what functions took is not in it."""
+    """The sum over requests, from start to end of each: the time of functions is not included."""
 
     first_text_seconds: float | None = None
     """The same up to the first text."""
 
     error: str | None = None
-    """What the provider said when it failed; the rest is what came before."""
+    """The provider's message when it failed; the other fields have what came before."""
 
     context_id: str | None = None
     """The experiment that holds it; None for an original."""

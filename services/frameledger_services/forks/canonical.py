@@ -8,9 +8,9 @@ from typing import Any
 
 
 def canonical(value: Any) -> str:
-    """Returns one text for all that say the same: keys sorted, `1.0` as `1`. Text that is itself JSON of an object is
-    taken for that object, since some providers give arguments as text; not if it is nested too deeply to be read and
-    written, which no other value of a frame is."""
+    """Returns the same text for all values that are equal: keys sorted, `1.0` as `1`. Text that is itself the JSON of
+    an object counts as that object, because some providers give arguments as text, unless it is nested too deeply to be
+    read and written, which no other value of a frame is."""
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):
             parsed = json.loads(value)

@@ -17,7 +17,7 @@ _WORDS = re.compile(r"\S+\s*")
 """A word with the space after it, so that words in a row that differ are one piece."""
 
 EXACT_WORDS = 4_000
-"""Of longer texts, frequent words are not looked at as places where the two meet: the time would be quadratic."""
+"""In longer texts, frequent words are not used to align the two: the time would be quadratic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class TextPiece:
 
 @dataclass(frozen=True, slots=True)
 class AnswerComparison:
-    """What differs between an original and a rerun of it."""
+    """The differences between an original and its rerun."""
 
     text: tuple[TextPiece, ...]
     same_text: bool

@@ -17,7 +17,8 @@ given `react: false`. The copies contain what reached the original context:
 
 The copy differs from the original in three points. It has the text of a plain client whose answer to a run was put
 aside because a worker answered that run too (RA5.adopt). An input that was held until an answer was over (R7.5) comes
-before that answer. And a text that was heard and had no room (R8.4) is in the copy, since a recording has no limits.
+before that answer. And a heard text for which there was no room (R8.4) is in the copy, because a recording has no
+limits.
 
 With `live` the model and the functions are called again: only the frames of people and programs are copied, without
 answers, calls and speech, and contexts react as in the original. This is the only way in which a copy has effects. A
@@ -56,7 +57,7 @@ _OF_THE_ORIGINAL = (
     "forked_from",
     "worker",
 )
-"""Fields whose values mean something in the conversation of the original only."""
+"""Fields whose values have a meaning only in the original conversation."""
 
 _LIVE_SPEAKERS = (None, "user")
 _ERASURE = "LLMContextEraseFrame"
@@ -91,8 +92,8 @@ class Copies:
         return frame.model_copy(update=changed)
 
     def starts(self, recorded: RecordedFrame) -> list[AnyFrame]:
-        """Returns what says, after the copy of a frame, that calls of a client began with it; nothing if models are
-        asked anew."""
+        """Returns the frames that say, after the copy of a frame, that calls of a client began with it; none if models
+        are asked anew."""
         if self.live:
             return []
         return [
@@ -121,8 +122,8 @@ class Copies:
         return {"replay_of": {"context_id": self.context_id, "version": recorded.version}}
 
     def cause(self, recorded: RecordedFrame, frame: AnyFrame) -> str | None:
-        """Returns the id of what caused one of the frames made of a recorded one: of its copy the copy of its cause,
-        and of the start of a call that began with it the copy itself."""
+        """Returns the id of the cause of a frame that is made from a recorded one: for its copy, the copy of its cause;
+        for the start of a call that began with it, the copy itself."""
         own = self._id(recorded.frame_id)
         if frame.id != own:
             return own

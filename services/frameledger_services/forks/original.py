@@ -17,13 +17,13 @@ from frameledger_services.store.contexts import StoredContext
 from frameledger_services.store.reruns import RecordedCall, RecordedRun
 
 MOST_RUNS = 50
-"""Runs of one answer that are looked at."""
+"""The maximum number of runs of one answer that are read."""
 
 MOST_CALLS = 1_000
 """Calls after the moment whose results can be given again: a model that is asked again calls few."""
 
 WITH_RESULT = frozenset({"done", "failed"})
-"""How a call ended whose result is on record. Of an ambiguous one it is not known what it was."""
+"""How a call ended whose result is on record. The result of an ambiguous call is unknown."""
 
 _OF_FUNCTIONS = frozenset(types_said_by("function"))
 
@@ -38,7 +38,7 @@ class Original:
     origin: ForkedFrom
 
     answer: ModelAnswer | None
-    """What was answered then; None if no run read this version."""
+    """The recorded answer; None if no run read this version."""
 
     calls: tuple[RecordedCall, ...]
     """Calls since, whose results can be given again."""
@@ -60,8 +60,8 @@ async def original(connection: Connection, context_id: str, version: int) -> Ori
 
 
 def turn_of(runs: Sequence[RecordedRun], calls: Sequence[RecordedCall]) -> list[RecordedRun]:
-    """Returns the runs of the answer that begins with the first of these: with each that made calls goes the next one,
-    if the result of a call asked for it."""
+    """Returns the runs of the answer that begins with the first of these: a run that made calls is followed by the next
+    one, if a call's result requested it."""
     turn = [runs[0]]
     for run in runs[1:]:
         if not _calls_of(turn[-1], calls) or run.trigger not in _OF_FUNCTIONS:

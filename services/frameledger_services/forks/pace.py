@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from frameledger_services.store.replays import RecordedFrame
 
 BELIEVED = timedelta(seconds=5)
-"""A publisher's time is taken if it is so near to the broker's: tokens that were logged together have times of their
-own. A clock that is further away is wrong."""
+"""A publisher's time is used if it is this near to the broker's: tokens that were logged together have different times
+there. A clock that is further away is wrong."""
 
 
 def time_of(frame: RecordedFrame) -> datetime:
@@ -21,10 +21,9 @@ def time_of(frame: RecordedFrame) -> datetime:
 
 
 class ReplayPace:
-    """Waits between frames as long as it took then, divided by `speed`; with 0 it never waits.
-
-    A wait beyond `longest` seconds is shortened to that. What playing itself takes does not add up: a wait ends when
-    its frame is due. `clock` counts seconds and `sleep` waits for some.
+    """Waits between frames as long as in the original, divided by `speed`; with 0 it never waits. A wait beyond
+    `longest` seconds is shortened to that. The time of playing itself does not accumulate: a wait ends when its frame
+    is due. `clock` counts seconds and `sleep` waits for some.
     """
 
     def __init__(

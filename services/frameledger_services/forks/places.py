@@ -19,10 +19,9 @@ from frameledger_services.store.replays import RecordedFrame, WrittenMessage
 class PlacedCopies:
     """Makes copies of all frames of a conversation from one on, in their order.
 
-    A message of an attempt that was taken back is in the copy if a client rewrote it, so that it stays in its place.
-    Where models are asked anew, nobody knows what they will say: there a rewriting is copied if its message was there
-    before anybody here could answer, as in a mirror, and otherwise left out. It takes a hundred bytes for each
-    message of an era.
+    A message of a retracted attempt is in the copy if a client rewrote it, so that it keeps its place. If models are
+    asked anew, their answers are unknown: a rewrite is then copied only if its message existed before anything here
+    could answer, as in a mirror. This takes a hundred bytes for each message of an era.
     """
 
     def __init__(
@@ -34,8 +33,8 @@ class PlacedCopies:
         self._first = first
         self._state = State(ContextId(copies.copy))
         self._places: dict[tuple[int, int], int] = {}
-        """The position in the copy of each message, by version and number of what it was written by; of those in the
-        opening by 0 and their position in the original."""
+        """The position in the copy of each message, by the version that wrote it and its number there; for messages of
+        the opening by 0 and their position in the original."""
 
         self._is_certain = True
         self._fold(opening, 0)

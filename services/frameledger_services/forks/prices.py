@@ -6,8 +6,8 @@
     cache_read = 0.025
     cache_write = 0.25
 
-Each is the price of a million tokens, in any one currency. A key is a model, or `provider/model` for a price that
-only one provider asks. `cache_read` and `cache_write` are as `input` if they are not given.
+Each is the price of a million tokens, in any one currency. A key is a model, or `provider/model` for a price that only
+one provider asks. `cache_read` and `cache_write` are equal to `input` if they are not given.
 """
 
 from __future__ import annotations

@@ -114,8 +114,8 @@ class Replayer:
         return copied, left_out
 
     async def _open(self, copies: Copies, topic: str, first: int) -> tuple[PlacedCopies, int]:
-        """Publish what makes the new conversation a recording, and see that it is one, unless the topic is another
-        installation's. Returns when it was logged, in milliseconds since 1970."""
+        """Publish the opening that makes the new conversation a recording, and wait until it is one, unless the topic
+        is another installation's. Returns when it was logged, in milliseconds since 1970."""
         moment = await self._connections.read(forking.moment, copies.context_id, first - 1)
         opening = _opening(copies, first, moment)
         placed = PlacedCopies(copies, opening, first, moment.stored.positions)
@@ -165,7 +165,7 @@ def _copy(copies: Copies, placed: PlacedCopies, recorded: RecordedFrame, opened_
     try:
         frames = placed.of(recorded, decode(recorded.payload))
     except DecodeError:
-        # An older release took it.
+        # An older release accepted it.
         return []
     records = [
         outgoing(one, ContextId(copies.copy), source=SOURCE, causation_id=copies.cause(recorded, one))

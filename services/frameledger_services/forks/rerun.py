@@ -4,20 +4,20 @@ A rerun is a conversation of its own, an *experiment*: a fork of the moment whos
 (`metadata.experiment`), so that lists leave it out. What the model says and calls now is published there, and so it
 can be read, shown and verified as everything else.
 
-**The fence.** No function worker ever sees a call of a rerun, nor an inference worker its runs. That does not rest on
-anybody being careful: the experiment is a *recording* (`react: false`, rule RA5.recording). Of a recording the fold
-emits no effect at all, so nothing reaches the outbox, the topics that workers read, or their claims. The alternative,
-calls that are dispatched and claimed by the rerun before a worker gets them, is a race that a rerun may lose once, and
-once is a payment made twice. So the model is asked here, in this process, with the provider's own adapter; calls are
+**The fence.** No function worker ever sees a call of a rerun, nor an inference worker its runs. That does not depend on
+the care of any code: the experiment is a *recording* (`react: false`, rule RA5.recording). The fold emits no effects
+for a recording, so nothing reaches the outbox, the topics that workers read, or their claims. The alternative, calls
+that are dispatched and claimed by the rerun before a worker gets them, is a race that a rerun may lose once, and once
+is a payment made twice. So the model is asked here, in this process, with the provider's own adapter; calls are
 announced without a run id, which by RA5.commit are never dispatched; and they are answered from the record.
 
 **Results.** A call gets the recorded result of the same function with equal arguments, each result once, in the order
 in which the original made its calls. Any other is answered `not available in a rerun`, and listed. A call that ran in
-the background in the original is answered at once here, as all are: how a model waits is not what a rerun compares.
+the background in the original is answered at once here, like all others: a rerun does not compare how a model waits.
 
 **The context** is the one that the model saw: unlike in a fork, calls that were running then are not cancelled in it,
-since words about that would be a difference that we made ourselves. With the same provider and settings the first
-request is the recorded one, byte for byte, but for cancel tools, which are not offered.
+because a text about that would be a difference of our own making. With the same provider and settings the first request
+equals the recorded one byte for byte, except for cancel tools, which are not offered.
 
 **Causes.** The first request was caused by the opening, a call's start by its announcement, its result by its start,
 and the next request by the newest result. So the causes of every frame of an experiment lead to the fork.
@@ -71,8 +71,8 @@ class Rerunner:
         self._publish = publish
 
     async def rerun(self, original: Original) -> ModelAnswer:
-        """Ask once. A provider that fails is an answer with an error. Raises `ForkRefusedError` for a context that no
-        frame holds, before anything is asked or published, and what publishing raises."""
+        """Ask once. A provider that fails is an answer with an error. Raises `ForkRefusedError` for a context that is
+        too large for a frame, before anything is asked or published, and what publishing raises."""
         experiment = _Experiment(self._model, self._publish, original, f"rerun-{secrets.token_hex(6)}")
         return await experiment.run()
 
@@ -89,7 +89,7 @@ class _Experiment:
         self._folding = Folding(Conversation.new(context_id))
         self._opening = model.opening(original)
         self._answers: dict[int, str | None] = {}
-        # What the next request answers: the opening, and then the newest result of a call.
+        # The cause of the next request: the opening, and then the newest result of a call.
         self._cause: str | None = None
         self._answer = ModelAnswer(context_id=context_id)
 

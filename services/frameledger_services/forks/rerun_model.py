@@ -1,4 +1,4 @@
-"""The model of a rerun: what is changed for it, its requests, and its answers."""
+"""The model of a rerun: the changes for it, its requests, and its answers."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class RerunModel:
         return await self._inference.retrying(once)
 
     def without_secrets(self, sentence: str) -> str:
-        """Returns what a provider said, without the key if it was repeated there."""
+        """Returns a provider's message, without the key if the message repeats it."""
         for secret in self._inference.service.secrets():
             sentence = sentence.replace(secret, "...")
         return sentence

@@ -43,7 +43,7 @@ class Summary:
     """Runs whose context does not fit into the frame with which a rerun begins."""
 
     unpriced: set[str] = field(default_factory=set)
-    """Models that the price list, if there is one, does not have: what they cost is in no sum."""
+    """Models that the price list, if there is one, does not have: their cost is not in the sums."""
 
     recorded: Side = field(default_factory=Side)
     rerun: Side = field(default_factory=Side)

@@ -15,8 +15,8 @@ from frameledger_services.providers.request import Request
 from frameledger_services.providers.sdk import SdkLLMService
 
 _API_VERSION = "2023-06-01"
-"""The API's version that requests are written for. Later ones refuse some of them, such as any with a temperature, and
-the SDK names another one from its second on."""
+"""The version of the API for which requests are written. Later versions refuse some of them, such as those with a
+temperature, and the SDK names another version from its version 2 on."""
 
 _BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _FILES_BETA = "files-api-2025-04-14"
@@ -27,9 +27,8 @@ class AnthropicLLMService(SdkLLMService[AnthropicLLMAdapter]):
 
     Thoughts are stored in the context with their signatures and sent back byte for byte. The signature of a redacted
     thought is its whole block. The steps of the provider's own tools (search, code execution) inside an answer are not
-    stored; the text of the answer is. Thoughts after words or such steps of the same answer are on the log alone.
-
-    Compatible servers, such as MiMo's, may sign no thoughts and want them back nevertheless.
+    stored; the text of the answer is. Thoughts after words or such steps of the same answer are only on the log.
+    Compatible servers, such as MiMo's, may not sign thoughts, and need them back nevertheless.
     """
 
     provider = "anthropic"
@@ -44,7 +43,7 @@ class AnthropicLLMService(SdkLLMService[AnthropicLLMAdapter]):
 
     def __init__(self, *, unsigned_thoughts: bool | None = None, **options: Any) -> None:
         """`unsigned_thoughts` says whether thoughts without a signature are returned to the server. None is the default
-        for the host: Anthropic alone refuses them. `options` are those of `SdkLLMService`."""
+        for the host: only Anthropic refuses them. `options` are those of `SdkLLMService`."""
         super().__init__(**options)
         is_anthropic = httpx.URL(self._base_url).host == httpx.URL(self.api_url).host
         self._adapter = type(self).adapter_class(
@@ -55,7 +54,7 @@ class AnthropicLLMService(SdkLLMService[AnthropicLLMAdapter]):
         betas = []
         if BINDING in an_object(request.body.get("thinking")):
             betas.append(_BINDING_BETA)
-        # In a source; where it is something else, such as an argument of a call, the header does no harm.
+        # In a source. If it is something else, such as an argument of a call, the header does no harm.
         if b'"file_id":' in request.content:
             betas.append(_FILES_BETA)
         version = {"anthropic-version": _API_VERSION}

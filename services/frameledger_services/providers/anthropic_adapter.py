@@ -23,7 +23,7 @@ MOST_MARKS = 4
 """More of them in one request are refused."""
 
 BINDING = "block_binding"
-"""The field of `thinking` that says what becomes of a thought whose beginning of the conversation has changed."""
+"""The field of `thinking` that says what happens to a thought if the conversation before it has changed."""
 
 _VERSION = re.compile(r"claude-[a-z]+-(\d+)(?:-(\d{1,2}))?(?!\d)")
 
@@ -35,14 +35,15 @@ class AnthropicLLMAdapter(LLMAdapter):
 
     - The composed system instruction and the context's first instructions are in `system`, a block each.
     - Both token limits are one here, thoughts included: the smaller counts. Temperatures above 1 are refused by name.
-    - A history with calls needs tools: where the context has none, the functions called are declared, not to be called.
+    - A history with calls needs tools: if the context has none, the called functions are declared, but may not be
+      called.
     - Of OpenAI's fields in `extra`, `stop` becomes `stop_sequences`, and a `response_format` of text, which every
       answer has, is left out.
     - Prompt caching marks the end of the tools, of the system, and of the messages that will be the same in the next
-      request: four marks at most, those of a client's own blocks and tools counted, and none before a client's, which
-      may be one for longer.
-    - From Claude 5.1 on, a thought is bound to all that stood before it. If that has changed, by new tools or a late
-      result, each later request would fail: the API is told to leave such thoughts out.
+      request: four marks at most, including those of a client's own blocks and tools, and none before a client's, which
+      may be one for a longer time.
+    - From Claude 5.1 on, a thought is bound to everything before it. If that has changed, by new tools or a late
+      result, each later request would fail: the request tells the API to leave such thoughts out.
     - Thoughts that were never signed are left out, except for servers that sign none: `unsigned_thoughts`.
     """
 
@@ -80,7 +81,7 @@ class AnthropicLLMAdapter(LLMAdapter):
 
     def whole_body(self, prompt: Prompt) -> dict[str, Any]:
         body = super().whole_body(prompt)
-        # Models that bind thoughts think without being told to, as `adaptive` says.
+        # Models that bind thoughts think by default, which `adaptive` describes.
         thinking = body.get("thinking", {"type": "adaptive"})
         if (
             self._drops_unbound_thoughts
@@ -147,7 +148,7 @@ def _mark(
     if room > 0 and conversation.mark_stable_end(CACHED):
         room -= 1
     for head in heads[: max(room, 0)]:
-        # A tool that is loaded later is not at the beginning of the prompt: the API refuses a mark of it.
+        # A tool that is loaded later is not at the beginning of the prompt: the API refuses a mark on it.
         at = next((at for at in reversed(range(len(head))) if not head[at].get("defer_loading")), None)
         if at is not None and "cache_control" not in head[at]:
             head[at] = {**head[at], "cache_control": CACHED}

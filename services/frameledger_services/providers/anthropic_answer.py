@@ -31,7 +31,7 @@ _FINISH: dict[str, FinishReason] = {
 
 
 class AnthropicAnswer:
-    """One answer while it comes in."""
+    """One answer while it arrives."""
 
     def __init__(self, provider: str, announce: Announce) -> None:
         """`announce` makes the announcement of the answer's calls."""
@@ -43,7 +43,7 @@ class AnthropicAnswer:
         self._thought = self._thought_enough = False
         self._usage: dict[str, int] = {}
         self.finish_reason: str | None = None
-        """Why the model stopped, in the API's word; None until it said."""
+        """Why the model stopped, in the API's word; None until it has said so."""
         self.complete = False
         """Whether the last event has come."""
         self.usage: Usage | None = None
@@ -97,8 +97,8 @@ class AnthropicAnswer:
 
     def _thought_start(self) -> LLMThoughtStartFrame:
         # The context has an answer's thoughts in front of it. Thoughts that follow words, calls or steps of the
-        # provider's own tools would go back in another row than they came in, which the API refuses; it takes the
-        # answer without them.
+        # provider's own tools would be sent back in another order, which the API refuses; it accepts the answer without
+        # them.
         return LLMThoughtStartFrame(append_to_context=not self._thought_enough, llm=self._provider)
 
     def _go_on(self, place: int, delta: JsonObject) -> Iterator[AnyFrame]:
@@ -110,7 +110,7 @@ class AnthropicAnswer:
             case "signature_delta" if place in self._signatures:
                 self._signatures[place] += text(delta.get("signature"))
             case "input_json_delta":
-                # The provider's own tools have such pieces too, and no call of ours. The first one is often empty.
+                # The provider's own tools have such pieces too, without a call of ours. The first piece is often empty.
                 if place in self._calls and (piece := text(delta.get("partial_json"))):
                     self._inputs.pop(place, None)
                     self._calls.add(place, arguments=piece)
@@ -119,7 +119,7 @@ class AnthropicAnswer:
         """Take the arguments that came with the beginning of the call at this place, if no others have come."""
         if place in self._inputs:
             arguments = self._inputs.pop(place)
-            # As text they are JSON already.
+            # As text they are already JSON.
             self._calls.add(place, arguments=text(arguments) or encoded(arguments).decode())
 
     def _end_thought(self, place: int) -> Iterator[AnyFrame]:

@@ -1,4 +1,4 @@
-"""Messages of the standard shape as blocks of Anthropic's messages."""
+"""Messages of the standard form as blocks of Anthropic's messages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def tool_result(provider: str, place: int, message: Mapping[str, Any]) -> Block:
 
 
 def tool_id(tool_call_id: str) -> str:
-    """The id as the API takes it: one with other signs, or a longer one, becomes its hash in all its places."""
+    """The id in a form that the API accepts: an id that is too long, or has other characters, becomes its hash in all
+    its places."""
     if _TOOL_ID.fullmatch(tool_call_id):
         return tool_call_id
     return "toolu_" + hashlib.sha256(tool_call_id.encode(errors="backslashreplace")).hexdigest()[:32]

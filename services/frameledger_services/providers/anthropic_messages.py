@@ -14,10 +14,11 @@ from frameledger_services.providers.anthropic_blocks import Block
 from frameledger_services.providers.errors import UnmappableError
 
 OPENING = "(The conversation begins.)"
-"""The user message put before an assistant message that would be the first."""
+"""The user message that is put before an assistant message that would be the first."""
 
 GOING_ON = "(Go on.)"
-"""The user message put after an assistant message that would be the last: the API would take that as a prefill."""
+"""The user message that is put after an assistant message that would be the last: the API would treat that as a
+prefill."""
 
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
@@ -39,7 +40,7 @@ class AnthropicMessages:
     - Consecutive messages of one role are merged. In user messages the results of calls come first.
     - A stored thought is put before the assistant's next text or calls, and left out if there are none: a message must
       not end with one. A thought that nothing followed is replaced by a later one, of another answer.
-    - This provider's own messages (`{"role", "content"}`) and own blocks of thoughts are taken as they are.
+    - This provider's own messages (`{"role", "content"}`) and own blocks of thoughts are not changed.
     """
 
     def __init__(
@@ -73,8 +74,8 @@ class AnthropicMessages:
         return sum(_marks(one.block) for one in self._placed)
 
     def mark_stable_end(self, cache_control: Mapping[str, Any]) -> bool:
-        """Mark the last block up to which the next request will be the same, if there is one that takes a mark and none
-        of the client's is there or after it. Returns whether it did."""
+        """Mark the last block up to which the next request will be the same, if one can be marked and the client has no
+        mark at it or after it. Returns whether it did."""
         first = next((at for at, one in enumerate(self._placed) if not one.stable), len(self._placed))
         if any(_marks(one.block) for one in self._placed[first:]):
             return False
@@ -111,7 +112,7 @@ class AnthropicMessages:
                 self._append("assistant", [*blocks, *map(blocks_of.tool_use, calls)])
             case "tool":
                 block = blocks_of.tool_result(self._provider, place, message)
-                # A call without a result yet is written otherwise in a later request.
+                # A call that has no result yet is written differently in a later request.
                 settled = message.get("content") not in (async_tool_messages.IN_PROGRESS, pairing.NO_RESULT)
                 self._placed.append(_Placed("user", block, stable=settled))
             case _:
@@ -127,7 +128,7 @@ class AnthropicMessages:
             self._append("user", [_text(f"<{role}>\n{text}\n</{role}>")])
 
     def _assistant_text(self, place: int, message: Mapping[str, Any]) -> list[Block]:
-        """The blocks of what an assistant said, or of why it did not."""
+        """The blocks of an assistant's words, or of its refusal."""
         for name in ("audio", "function_call"):
             if message.get(name):
                 where = f"message {place + 1} of the request"
@@ -136,7 +137,7 @@ class AnthropicMessages:
         return [*blocks, _text(refusal)] if isinstance(refusal, str) and refusal.strip() else blocks
 
     def _text_blocks(self, role: str, place: int, message: Mapping[str, Any]) -> list[Block]:
-        """The blocks of a message that the API takes text in only."""
+        """The blocks of a message for which the API accepts only text."""
         blocks = blocks_of.of_content(self._provider, place, message)
         if any(block["type"] != "text" for block in blocks):
             where = f"message {place + 1} of the request"

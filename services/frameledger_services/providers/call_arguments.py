@@ -1,8 +1,8 @@
 """Arguments of calls in a history, as providers accept them: a JSON object.
 
 A model may write arguments that are no JSON, or no object. The call's result tells it so, and the conversation keeps
-what it wrote. Anthropic's API has no form for it, and servers such as vLLM and llama.cpp read the arguments of a
-history again: one that they reject would fail each later request of the conversation.
+what it wrote. Anthropic's API has no form for it, and servers such as vLLM and llama.cpp parse the arguments in a
+history again: arguments that they reject would fail each later request of the conversation.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from frameledger_services.providers.request import encoded
 
 
 def as_object(arguments: object) -> Mapping[str, Any]:
-    """Returns the arguments as an object: none are an empty one, and what is no object stands under the key
-    `arguments`."""
+    """Returns the arguments as an object: an empty one for none, and any other value under the key `arguments`."""
     if arguments is None or arguments == "":
         return {}
     if isinstance(arguments, Mapping):
@@ -27,7 +26,7 @@ def as_object(arguments: object) -> Mapping[str, Any]:
 
 
 def as_text(arguments: object) -> str:
-    """Returns the same as JSON text. Text that is an object's stays as it was written."""
+    """Returns the same as JSON text. The text of an object is not changed."""
     if isinstance(arguments, str) and _read(arguments) is not None:
         return arguments
     return encoded(as_object(arguments)).decode()

@@ -23,7 +23,7 @@ _MANY_PIECES = 16
 _DECODER = json.JSONDecoder()
 
 _ID_BYTES = 255
-"""More than this no frame's id can hold."""
+"""The maximum length of an id in a frame."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class _Call:
 
     @property
     def arguments(self) -> str:
-        """As JSON text, as far as they came."""
+        """As JSON text, as far as they have arrived."""
         text = "".join(self.pieces)
         return encoded({CUSTOM_INPUT: text}).decode() if self.is_text else text
 
@@ -50,12 +50,12 @@ class _Call:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no arguments came yet."""
+        """Whether no arguments have arrived yet."""
         return not self.is_text and not any(piece.strip() for piece in self.pieces)
 
     def is_complete(self) -> bool:
-        """Returns whether what came so far is JSON. This is asked before each piece: many pieces are put together and
-        read only if the last one ends as an object or a list does."""
+        """Returns whether the text so far is JSON. Called before each piece: the pieces are joined and parsed only if
+        the last one ends like an object or a list."""
         last = next((piece.rstrip() for piece in reversed(self.pieces) if piece.strip()), "")
         may_be = self.is_text or len(self.pieces) < _MANY_PIECES or last.endswith(("}", "]"))
         return may_be and _is_json(self.arguments)
@@ -89,10 +89,9 @@ class CallPieces:
         custom_input: str | None = None,
         extra_content: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """One piece: what it brings is joined to what its call has so far; an id or a name is given once.
+        """Add one piece to what its call has so far; an id or a name is given once.
 
-        A call of a custom tool has `custom_input` instead of `arguments`. A server that gives no places is taken to
-        mean 0.
+        A call of a custom tool has `custom_input` instead of `arguments`. The place is 0 if a server gives none.
         """
         place = place or 0
         call = self._at.get(place)
@@ -118,11 +117,9 @@ class CallPieces:
         return ConnectionLostError(f"{provider} ended its answer{where} without saying why.")
 
     def made(self, reason: FinishReason | None) -> list[FunctionCallFromLLM]:
-        """Returns the calls of an answer that ended for this reason; None is a word of the server's own, which may be
-        its end of a turn.
-
-        There are none in an answer that a filter stopped: the provider takes it for one that should not have been
-        given. Raises `IncompleteCallError` as `whole`.
+        """Returns the calls of an answer that ended for this reason; None stands for a word of the server's own, which
+        may be its end of a turn. An answer that a filter stopped has no calls: the provider treats it as one that
+        should not have been given. Raises `IncompleteCallError` as `whole`.
         """
         if reason == "content_filter":
             return []
@@ -132,9 +129,9 @@ class CallPieces:
         """The calls in the order of their places, each with its arguments as the JSON text that came.
 
         `stopped_early` says that the model was cut short: then arguments that are no JSON were cut off, and that is an
-        `IncompleteCallError`. Where the model ended by itself, bad arguments are its own, two different objects too,
-        and go where the model can read what was wrong with them. No arguments at all are an empty object; of a model
-        that was cut short only with `empty_is_whole`.
+        `IncompleteCallError`. If the model ended on its own, bad arguments, also two different objects, are its own
+        mistake, and are passed on so that the model can read what was wrong with them. No arguments at all count as an
+        empty object; if the model was cut short, only with `empty_is_whole`.
         """
         ordered = self._ordered()
         for call in ordered:
@@ -157,11 +154,10 @@ class CallPieces:
 
 
 def _begins(call: _Call, tool_call_id: str | None, function_name: str | None, arguments: str | None) -> bool:
-    """Returns whether a piece begins another call than the one at its place.
-
-    It has to name a function: some servers give every piece of one call a new id. With another id it begins a call.
-    Without ids it does if the call before has all its arguments, and the piece says something new; with another name,
-    also if that call has no arguments.
+    """Returns whether a piece begins a call other than the one at its place. It has to name a function, because some
+    servers give every piece of one call a new id. With another id it begins a call. Without ids it begins one if the
+    call before has all its arguments and the piece has something new; with another name, also if that call has no
+    arguments.
     """
     if not function_name:
         return False
@@ -175,10 +171,8 @@ def _begins(call: _Call, tool_call_id: str | None, function_name: str | None, ar
 
 
 def _once(arguments: str) -> str:
-    """Returns arguments that came as several objects as the one that all of them are, apart from empty ones.
-
-    vLLM may send the whole of them again behind their last piece, and gateways to Claude send an empty object before
-    their first.
+    """Returns the object of arguments that arrived as several equal objects, apart from empty ones. vLLM may repeat all
+    of them after their last piece, and gateways to Claude send an empty object before the first.
     """
     found: list[tuple[object, str]] = []
     at = 0

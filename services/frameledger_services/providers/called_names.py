@@ -19,8 +19,8 @@ _REJECTED = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def accepted(name: str) -> str:
-    """Returns the name as every provider accepts it: each other sign is an underscore, a long one is cut off, and an
-    empty one is an underscore too."""
+    """Returns the name in a form that every provider accepts: other characters become underscores, a long name is cut
+    off, and an empty one becomes an underscore."""
     return _REJECTED.sub("_", name)[:_LONGEST] or "_"
 
 

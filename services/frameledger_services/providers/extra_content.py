@@ -1,12 +1,12 @@
-"""What a server adds to the calls of an answer as `extra_content`, and wants back in later requests.
+"""`extra_content` that a server adds to the calls of an answer, and expects back in later requests.
 
 Google's compatible endpoint signs the calls of Gemini there, and from Gemini 3 on refuses a request whose calls of the
-current turn come without. A call on the log and in the context has the fields of its frame only, so what its server
-added is kept as a signed thought in front of the calls: the context has a place for it, and other providers omit it. It
-stands there under a name of its own: frameworks that read the context, such as Pipecat, send the messages under a
-provider's name to it as they are, and the API refuses one without a role.
+current turn lack it. A call on the log and in the context has the fields of its frame only, so what its server added is
+kept as a signed thought in front of the calls: the context has a place for it, and other providers omit it. It has a
+name of its own there: frameworks that read the context, such as Pipecat, send messages under a provider's name to that
+provider unchanged, and the API refuses a message without a role.
 
-A call is found again by its name and arguments, since its id may be another by then. The thought has all calls of its
+A call is found again by its name and arguments, because its id may have changed. The thought has all calls of its
 answer, in the order of the model: calls that start at once may be stored in any order, and only the first is signed.
 """
 
@@ -45,21 +45,21 @@ def thought_of(
 
 
 class ExtraContent:
-    """What was added to the calls of a history, while its messages are read from the first to the last."""
+    """The additions to the calls of a history, while its messages are read from the first to the last."""
 
     def __init__(self) -> None:
         self._recorded: dict[int, tuple[str, Mapping[str, Any] | None]] = {}
-        """By its place in the answer, the digest of a call and what was added to it."""
+        """By its place in the answer, the digest of a call and its addition."""
 
     def read(self, thought: Mapping[str, Any]) -> None:
-        """Take a stored thought: what it keeps is of the calls that follow. Any other thought changes nothing."""
+        """Read a stored thought: its content belongs to the calls that follow. Any other thought changes nothing."""
         match thought.get("signature"):
             case {"extra_content": [*recorded]}:
                 self._recorded = {place: _read(one) for place, one in enumerate(recorded)}
 
     def added_to(self, calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Returns the calls of an answer with what was added to them, in the order of the model; those that its thought
-        does not name come last. Calls of later answers have a thought of their own."""
+        """Returns the calls of an answer with their additions, in the order of the model; those that its thought does
+        not name come last. Calls of later answers have a thought of their own."""
         recorded, self._recorded = self._recorded, {}
         if not recorded:
             return list(calls)
@@ -78,8 +78,8 @@ class ExtraContent:
 
 
 def digest(function_name: str, arguments: Any) -> str:
-    """Returns what a call is found again by."""
-    # As providers accept the name: it stands so in a request.
+    """Returns the key by which a call is found again."""
+    # With the name that providers accept: requests have that.
     return hashlib.sha256(encoded([accepted(function_name), arguments])).hexdigest()[:16]
 
 
@@ -93,7 +93,7 @@ def _read(recorded: object) -> tuple[str, Mapping[str, Any] | None]:
 
 
 def is_json(extra: Mapping[str, Any]) -> bool:
-    """Returns whether no frame would be refused for it: the client of the API also reads NaN and infinite numbers."""
+    """Returns whether a frame may contain it: the client of the API also reads NaN and infinite numbers."""
     try:
         encoded(extra)
     except (ValueError, RecursionError):

@@ -1,16 +1,16 @@
 """The calls of one answer as one assistant message, although the context has each call before its own result.
 
 A context is valid for a provider after every frame, so it has a pair of messages for each call, in the order in which
-the calls started. Providers take an answer as a whole: an assistant message with all its calls, and then all results.
-One that thinks demands it, since its thought stands before the first of the calls only. History is never edited; what
-is changed here lives for one request. The rules:
+the calls started. Providers take an answer as a whole: an assistant message with all its calls, and then all results. A
+model that thinks demands it, because its thought precedes only the first of the calls. History is never edited; what is
+changed here lives for one request. The rules:
 
 - Calls are moved to the text or the thought of their own answer, or to its first call, even if other messages came
   before they started. An answer's text and its calls are one message.
 - Calls of different answers stay apart, even with nothing between them: the later may have needed the earlier's result.
-- Where it is not known which answer a call is of, as in a history that a client wrote, it stays as it is written. Only
-  after a signed thought calls with nothing but their results between them are taken for one answer's, for each answer
-  of a model that thinks begins with a thought. One that is appended later joins them, too.
+- If the answer of a call is unknown, as in a history that a client wrote, the call stays where it is. Only after a
+  signed thought, calls with nothing but their results between them count as one answer's, because each answer of a
+  model that thinks begins with a thought. A call that is appended later joins them, too.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _with_those_behind_thoughts(
 
 
 def _only_calls(message: LLMContextMessage) -> bool:
-    """Whether it is as the fold writes a call; what a client wrote otherwise is not touched."""
+    """Whether it has the form in which the fold writes a call; other forms, from clients, are not changed."""
     return bool(tool_calls(message)) and isinstance(message, Mapping) and not message.get("content")
 
 

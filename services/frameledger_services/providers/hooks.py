@@ -74,8 +74,8 @@ class Hooks:
 async def failure_of(hook: Callable[[], Any], *, within: float | None = None) -> BaseException | None:
     """Call a plain or async hook. Returns what it raised, or TimeoutError after so many seconds; None if nothing.
 
-    What ends a program or a task ends neither here: a hook that exits stops nothing. Raises only KeyboardInterrupt, and
-    the cancellation of its caller.
+    Exceptions that end a program or a task have no effect here: a hook that exits stops nothing. Raises only
+    KeyboardInterrupt, and the cancellation of its caller.
     """
     task = asyncio.current_task()
     assert task is not None, "an await is in a task"

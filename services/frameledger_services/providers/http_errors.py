@@ -64,7 +64,7 @@ _STATUS_OF = {
 def why_not_connected(error: BaseException) -> str:
     """Returns the reason that the operating system or TLS gave for a connection that failed; empty if neither did.
 
-    Without addresses, which the log of a conversation is no place for.
+    Without addresses, which do not belong on the log of a conversation.
     """
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
@@ -111,7 +111,7 @@ def in_the_stream(
 
 
 def _status(kind: object) -> int | None:
-    """Returns the status that a kind is, as a number or, as Azure writes it, as text; None if it is none."""
+    """Returns the status that a kind names, as a number or, from Azure, as text; None if it names none."""
     match kind:
         case int() if 400 <= kind < 600:
             return kind

@@ -1,5 +1,5 @@
-"""The bytes of a stream: each part that arrives is a sign of life (`silence`), and what follows the last event is read,
-so that the connection outlives the stream and the next request needs no handshake.
+"""The bytes of a stream: each part that arrives is a sign of life (`silence`), and the bytes after the last event are
+read, so that the connection outlives the stream and the next request needs no handshake.
 
 An answer is complete with its last event. Closing the response there, as OpenAI's SDK does, leaves a few bytes unread:
 HTTP/1.1 must then drop the connection, and the next answer pays for a new one, with up to three round trips before its
@@ -16,13 +16,13 @@ from typing import Any, ClassVar
 from frameledger_services.providers import silence
 
 LAST_EVENTS = (b"data: [DONE]", b"event: message_stop")
-"""Of OpenAI's streams and of Anthropic's."""
+"""The last events of OpenAI's streams and of Anthropic's."""
 
 LOOKED_AT = 256
-"""Bytes at the end of what came in which the last event is looked for."""
+"""The number of last bytes in which the last event is searched."""
 
 SECS = 0.1
-"""How long the end of the response may keep the answer's end waiting."""
+"""How long the end of the response may delay the end of the answer."""
 
 
 def reading_to_the_end(http: Any) -> Callable[[Any], Awaitable[None]]:

@@ -1,7 +1,7 @@
 """Untrusted JSON, read field by field: a field of the wrong type counts as absent.
 
-Servers that imitate an API leave fields out and put null into others; an answer must not break at that. The SDKs' own
-models check no more and cost seven times as much for each token.
+Servers that imitate an API omit fields and put null into others; that must not break an answer. The SDKs' own models
+check no more and cost seven times as much for each token.
 """
 
 from __future__ import annotations

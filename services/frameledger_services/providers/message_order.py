@@ -1,11 +1,11 @@
-"""The orders of messages that servers beside OpenAI's demand.
+"""The orders of messages that servers other than OpenAI's demand.
 
-Gemini's API and the templates of many open models take no request in which nobody has spoken before the assistant, as
-where a bot speaks first. Mistral's API also wants instructions before everything else, no user's message directly
-behind a tool's, and a last message that is not the assistant's. Qwen's templates take one system message, at the
-beginning, and those of Gemma and Mistral no two messages of one role after each other. A context has all of these: a
-user who speaks before the model has answered, the results of background calls, an answer that goes on, a service's
-instruction beside that of the context. What is added here says nothing.
+Gemini's API and the templates of many open models accept no request in which the assistant speaks first, as a bot may.
+Mistral's API also demands instructions before all other messages, no user message directly after a tool message, and a
+last message that is not the assistant's. Qwen's templates accept one system message, at the beginning, and those of
+Gemma and Mistral no two consecutive messages of one role. Contexts have all of these: a user who speaks before the
+model has answered, results of background calls, an answer that is to be continued, a service's instruction beside that
+of the context. The messages that are added here have no content of their own.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from typing import Any
 from frameledger_services.providers import content
 
 OPENING = "(The conversation begins.)"
-"""The user message of a request in which nobody has spoken before the assistant."""
+"""The user message that is put before an assistant's that would be the first."""
 
 HEARD = "OK."
-"""The assistant message put between a tool's and a user's."""
+"""The assistant message that is put between a tool's and a user's."""
 
 GOING_ON = "(Go on.)"
-"""The user message put behind an assistant message that would be the last."""
+"""The user message that is put after an assistant's that would be the last."""
 
 _INSTRUCTIONS = ("system", "developer")
 
 
 def user_first(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Returns the messages with a user's as the first behind the instructions."""
+    """Returns the messages with a user's as the first one after the instructions."""
     begun = list(dropwhile(lambda message: message["role"] in _INSTRUCTIONS, messages))
     opening = [] if begun and begun[0]["role"] == "user" else [{"role": "user", "content": OPENING}]
     return [*messages[: len(messages) - len(begun)], *opening, *begun]
 
 
 def in_strict_order(messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Returns the messages in Mistral's order. Instructions that do not stand before all others become the user's."""
+    """Returns the messages in Mistral's order. Instructions that are not before all other messages become the
+    user's."""
     ordered: list[Mapping[str, Any]] = []
     for message in messages:
         if message["role"] in _INSTRUCTIONS:
@@ -54,8 +55,9 @@ def in_strict_order(messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, 
 def alternating(
     messages: Iterable[Mapping[str, Any]], *, system_anywhere: bool = False
 ) -> list[Mapping[str, Any]]:
-    """Returns the messages with neighbours as one where they differ in nothing but their content, such as in a name or
-    in calls. System messages that do not stand before all others become the user's, unless they may stand anywhere."""
+    """Returns the messages with neighbours merged if they differ only in their content, and not, for instance, in a
+    name or in calls. System messages that are not before all other messages become the user's, unless they may be
+    anywhere."""
     groups: list[list[Mapping[str, Any]]] = []
     for message in messages:
         before = groups[-1][-1] if groups else None
@@ -70,7 +72,7 @@ def alternating(
 
 
 def _goes_on(before: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
-    """Returns whether one message can stand for both."""
+    """Returns whether one message can replace both."""
     said = all(one.get("content") is not None for one in (before, message))
     return said and {**before, "content": None} == {**message, "content": None}
 

@@ -21,10 +21,10 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
     """OpenAI's chat completions, or a compatible server (vLLM, Ollama, llama.cpp, gateways).
 
     A refusal becomes text with the finish reason `content_filter`. Reasoning that a compatible server streams as text
-    (`reasoning_content`, `reasoning`) becomes thoughts, which are stored in the context and sent back where functions
-    are called, in the field that they came in, and so are OpenRouter's `reasoning_details`; parts of type `thinking`
-    become thoughts that are on the log alone. What a compatible server adds to its calls as `extra_content`, such as
-    Gemini's thought signatures, is stored in the context and sent back with them.
+    (`reasoning_content`, `reasoning`) becomes thoughts, which are stored in the context and, if functions are called,
+    sent back in the field that they came in. The same holds for OpenRouter's `reasoning_details`; parts of type
+    `thinking` become thoughts that are only on the log. What a compatible server adds to its calls as `extra_content`,
+    such as Gemini's thought signatures, is stored in the context and sent back with them.
     """
 
     provider = "openai"
@@ -52,11 +52,11 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
         alternating: bool | None = None,
         **options: Any,
     ) -> None:
-        """How requests are written for this server; the adapter says what each means. None is the default for the host:
-        OpenAI and Azure alone know the role `developer`, do not take `max_tokens`, refuse functions to a model that
-        reasons, and need neither a user's message at first nor plain text. They and Mistral take messages of one role
-        after each other. OpenAI and Mistral take no extra fields; and Mistral wants short ids of calls, fields of its
-        own and a strict order of messages. `options` are those of `SdkLLMService`."""
+        """The arguments say which requests the server accepts; the adapter describes each. None stands for the default
+        of the host. Only OpenAI and Azure know the role `developer`, refuse `max_tokens`, refuse functions to a model
+        that reasons, and need neither a first message of the user nor plain text. They and Mistral accept consecutive
+        messages of one role. OpenAI and Mistral accept no extra fields, and Mistral needs short ids of calls, fields of
+        its own and a strict order of messages. `options` are those of `SdkLLMService`."""
         super().__init__(**options)
         host = httpx.URL(self._base_url).host
         is_openai, is_mistral = _is_of(host, *_OPENAI, *_AZURE), _is_of(host, *_MISTRAL)

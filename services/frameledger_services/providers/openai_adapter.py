@@ -43,7 +43,7 @@ _LONGEST_NAME = 64
 
 _GPT = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?!.*chat)")
 
-# Which parts of content each role may have; a role that is not here takes text alone.
+# Which parts of content each role may have; a role that is not here has only text.
 _PARTS = {
     "user": frozenset({"text", "image_url", "input_audio", "file"}),
     "assistant": frozenset({"text", "refusal"}),
@@ -51,27 +51,30 @@ _PARTS = {
 
 
 class OpenAILLMAdapter(LLMAdapter):
-    """Standard messages have this shape already and go as they are, developer messages too; so do own ones.
+    """Standard messages, developer messages included, have this form already and are sent unchanged; so are the
+    provider's own.
 
-    - The composed system instruction is a first message of role system, which every compatible server knows.
-    - An assistant message without content and calls is left out; the API would refuse the whole context for it.
-    - Arguments are the text of a JSON object (`call_arguments`); an id that is too long is shortened in all its places.
-      Mistral takes ids of nine letters and digits alone: `short_call_ids` writes all others as such.
-    - Both token limits at once, which the API refuses, are one: the smaller counts, under the newer name. OpenAI itself
-      and Azure know the newer one with every model, and get that alone.
-    - OpenAI's models from GPT-5.5 on reason unless they are told not to, and chat completions then refuse functions:
-      where some are offered and the settings say nothing, the effort is `none`.
-    - Some servers take text only as a string and not in parts: `plain_text` writes contents of nothing but text so.
-    - APIs refuse a request without a message; many servers also one in which the user does not speak first:
-      `user_first`, or more than one system message, or two messages of one role after each other: `alternating`.
-      Mistral takes still fewer orders of messages: `strict_order`.
-    - The name of who speaks is sent as the API accepts it: a space or a sign such as `/` is an underscore.
-    - Mistral has other names for some fields, and refuses those that it does not know: `mistral_fields`.
+    - The composed system instruction becomes the first message, with the role `system`, which every compatible server
+      knows.
+    - An assistant message without content and calls is left out, because the API would refuse the whole request for it.
+    - Arguments are the text of a JSON object (`call_arguments`). An id that is too long is shortened in all its places.
+      Mistral accepts only ids of nine letters and digits: `short_call_ids` replaces all others by such ids.
+    - The API refuses both token limits at once: the smaller one is sent, under the newer name. OpenAI itself and Azure
+      know the newer name with every model, so they get only that.
+    - OpenAI's models from GPT-5.5 on reason by default, and chat completions then refuse functions: if functions are
+      offered and the settings name no effort, it is `none`.
+    - Some servers accept text only as a string and not in parts: `plain_text` writes content that is only text as a
+      string.
+    - APIs refuse a request without a message. Many servers also refuse one in which the user does not speak first
+      (`user_first`), or with several system messages or two consecutive messages of one role (`alternating`). Mistral
+      accepts even fewer orders of messages: `strict_order`.
+    - The name of a speaker is sent in a form that the API accepts: a space or a sign such as `/` becomes an underscore.
+    - Mistral has other names for some fields, and refuses unknown ones: `mistral_fields`.
     - Developer messages become system messages, or user messages in a tag, if `developer_role` says so.
-    - Thoughts of this provider, which the API has no place for, are left out. What a compatible server added to calls
-      is returned with them (`extra_content`), and the reasoning that it streamed with its answers (`reasoning`), the
-      latter only where functions are offered or were called: other requests need none. Servers that refuse fields that
-      they do not know get neither.
+    - Thoughts of this provider are left out, because the API has no place for them. What a compatible server added to
+      calls is returned with them (`extra_content`), and so is the reasoning that it streamed with its answers
+      (`reasoning`), but only if functions are offered or were called: other requests do not need it. Servers that
+      refuse unknown fields get neither.
     """
 
     provider = "openai"
@@ -158,7 +161,7 @@ class OpenAILLMAdapter(LLMAdapter):
             body["tools"] = [_tool(tool) for tool in prompt.tools]
         if prompt.tool_choice is not None:
             body["tool_choice"] = _choice(prompt.tool_choice, prompt.tools)
-        # Mistral reports the usage without being asked, and refuses to be asked.
+        # Mistral reports the usage in any case, and refuses the field that requests it.
         options = {} if self._mistral_fields else {"stream_options": {"include_usage": True}}
         return body | {"stream": True} | options
 
@@ -215,7 +218,7 @@ class OpenAILLMAdapter(LLMAdapter):
             raise UnmappableError(self.provider, f"message {place + 1} of the request, which has no role")
         self._check_parts(place, message)
         if message.get("content") in ([], ()):
-            # The API refuses an empty list, and takes empty text; of an assistant with calls also null.
+            # The API refuses an empty list, and accepts empty text; for an assistant with calls also null.
             message = {**message, "content": None if message["role"] == "assistant" else ""}
         elif self._plain_text and _is_text(message.get("content")):
             message = {**message, "content": content.text_of(message)}
@@ -280,7 +283,7 @@ def _reasons_by_itself(model: object) -> bool:
 
 
 def _nameless(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the message without the name of who speaks, which Mistral takes of a function only."""
+    """Returns the message without the name of the speaker, which Mistral accepts only for a function."""
     if message["role"] == "tool" or "name" not in message:
         return message
     return _without_name(message)
@@ -331,7 +334,7 @@ def _choice(choice: ToolChoice, tools: tuple[Tool, ...]) -> str | dict[str, Any]
     if choice.mode != "function":
         return choice.mode
     named = next((tool for tool in tools if tool.name == choice.name), None)
-    # OpenAI's custom tools take free text and are chosen in a form of their own.
+    # OpenAI's custom tools accept free text and are chosen in a form of their own.
     own = "function" if named is None or isinstance(named, Function) else str(named.definition.get("type"))
     kind = own if own == "custom" else "function"
     return {"type": kind, kind: {"name": choice.name}}

@@ -31,12 +31,12 @@ _FINISH: dict[str, FinishReason] = {
 }
 
 _BROKE_OFF = frozenset({"error", "abort", "insufficient_system_resource", "function_call_filter"})
-"""Reasons of compatible servers that did not get to the end of an answer. The last is Gemini's, whose model has written
-a call that cannot be read; the next attempt writes another."""
+"""Finish reasons of compatible servers that did not reach the end of an answer. The last is Gemini's, whose model has
+written a call that cannot be read; the next attempt writes another."""
 
 
 class OpenAIAnswer:
-    """One answer while it comes in."""
+    """One answer while it arrives."""
 
     def __init__(self, provider: str, announce: Announce) -> None:
         """`announce` makes the announcement of the answer's calls."""
@@ -44,13 +44,13 @@ class OpenAIAnswer:
         self._announce = announce
         self._calls = CallPieces()
         self._thinks_in: str | None = None
-        """The field in which the open thought comes, "" if servers do not want it back; None without a thought."""
+        """The field in which the open thought arrives, "" if servers do not need it back; None without a thought."""
         self._details = reasoning.Details()
         self._refused = False
         self.usage: Usage | None = None
         """Tokens used so far; most servers report them with the end, some with every chunk."""
         self.finish_reason: str | None = None
-        """Why the model stopped, in the API's word; None until it said."""
+        """Why the model stopped, in the API's word; None until it has said so."""
         self.complete = False
         """Never known before the stream's end: the usage follows the finish reason."""
 
@@ -114,7 +114,7 @@ class OpenAIAnswer:
         stated = self.finish_reason
         if stated is None:
             raise self._calls.broken_off(self._provider)
-        # Gemini has more behind it, as in `content_filter: RECITATION`.
+        # Gemini adds more, as in `content_filter: RECITATION`.
         kind = stated.partition(":")[0]
         if kind in _BROKE_OFF:
             raise ProviderUnavailableError(f"{self._provider} broke off its answer: {stated}.")

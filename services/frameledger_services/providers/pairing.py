@@ -28,7 +28,7 @@ STRAY_RESULT = "A tool's result that belongs to no call of this conversation (to
 _STRAY_BEGINNING = STRAY_RESULT.partition("{")[0]
 
 _Place = tuple[int, int]
-"""A call: the place of its message, and its place in there."""
+"""A call: the place of its message, and its place in that message."""
 
 
 def paired(messages: Iterable[LLMContextMessage]) -> list[LLMContextMessage]:
@@ -96,7 +96,7 @@ def is_stray_result(message: LLMContextMessage) -> bool:
 
 
 def tool_calls(message: LLMContextMessage) -> Sequence[Mapping[str, Any]]:
-    """The calls of an assistant message; none of any other, and none that is no object."""
+    """The calls of an assistant message that are objects; none for other messages."""
     if _role(message) != "assistant":
         return ()
     calls = _mapping(message).get("tool_calls")
@@ -125,13 +125,13 @@ def _matches(history: Sequence[LLMContextMessage]) -> dict[_Place, int]:
             if directly_before.get(name):
                 too_early[at, ordinal] = directly_before[name].pop(0)
         directly_before.clear()
-        # An id that is called again: what follows answers the new calls.
+        # The id is used again: later results answer the new call.
         waiting |= here
     return too_early | answers
 
 
 class _Ids:
-    """Call ids of one history, each given out once."""
+    """Call ids of one history, each used once."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()

@@ -165,7 +165,7 @@ class _Pace:
 
     async def wait(self) -> None:
         if self._step is None:
-            # Also the fastest model lets others have their turn.
+            # Even the fastest model lets other tasks run.
             await asyncio.sleep(0)
             return
         self._next += self._step

@@ -48,7 +48,7 @@ def cue_of(messages: Sequence[Mapping[str, Any]]) -> Cue:
 
 
 def fits(when: When, cue: Cue) -> bool:
-    """Whether nothing in `when` is wrong."""
+    """Whether all conditions in `when` hold."""
     if when.turn is not None and when.turn != cue.turn:
         return False
     if cue.function_name is None:

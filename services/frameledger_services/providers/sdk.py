@@ -38,7 +38,7 @@ _LONGEST_BODY = 2**16
 """Bytes of a response that is no event stream in which an error is looked for."""
 
 _NO_MORE = object()
-"""In the place of an event."""
+"""Returned instead of an event."""
 
 
 class StreamedAnswer(Protocol):

@@ -57,7 +57,7 @@ def tools_of(provider: str, definitions: Iterable[Mapping[str, Any]]) -> tuple[T
 
     Accepts OpenAI's chat form, the flat forms of OpenAI (`parameters`), Anthropic (`input_schema`) and MCP
     (`inputSchema`), Gemini's `function_declarations`, `FunctionSchema`'s fields, and `{"llm": ..., "tool": ...}`.
-    Raises `UnmappableError` for anything else, such as OpenAI's custom tools, which take free text. Of several of one
+    Raises `UnmappableError` for anything else, such as OpenAI's custom tools, which take free text. If several have one
     name, which providers reject, the first is returned, and a client's only if no service has one (RA5.client).
     """
     listed = [(tool, definition) for definition in definitions for tool in _read(provider, definition)]
@@ -188,8 +188,8 @@ def _required(provider: str, name: str, required: object) -> list[str]:
 
 
 def _object_schema(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Returns the schema with its type and its properties: APIs reject one without, and MCP servers describe a function
-    without parameters so. One of another type stays as it is."""
+    """Returns the schema with a type and properties: APIs reject a schema without them, and MCP servers describe a
+    function without parameters by such a schema. A schema of another type is not changed."""
     if schema is None:
         return NO_PARAMETERS
     if schema.get("type", "object") != "object":

@@ -48,10 +48,10 @@ class _Slot:
 
     connection: ClientConnection | None
     has_begun: bool = False
-    """Something was sent: from now on the server knows what no other connection knows."""
+    """Whether something was sent: from then on the server has state that belongs to this connection."""
 
     given_up: bool = False
-    """The service was closed: no reconnecting any more."""
+    """Whether the service was closed: it does not reconnect any more."""
 
     def check(self, provider: str) -> None:
         if self.given_up:
@@ -211,7 +211,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         raise AssertionError("the last attempt returns or raises")
 
     def _refusal(self, error: Exception) -> ProviderRefusedError | None:
-        """Returns the error of a connection that no further attempt makes; None for any other."""
+        """Returns the error of a connection that no further attempt can make; None for a temporary failure."""
         match error:
             case InvalidURI():
                 return ProviderRefusedError(f"The address of {self.provider} is not that of a websocket.")

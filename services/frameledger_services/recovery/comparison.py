@@ -22,7 +22,7 @@ from frameledger_services.store.lost_frames import OffsetRange
 from frameledger_services.store.projections import StoredPosition
 
 LOOK_BACK = 100_000
-"""Number of offsets before the end that are compared first; all, if nothing in them is common."""
+"""Number of offsets before the end that are compared first; all offsets, if nothing in these is common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ChangedPartition:
 
     @property
     def end(self) -> int:
-        """Behind the last offset that can be common."""
+        """The offset after the last one that can be common."""
         return min(self.log.end, self.stored.next_offset)
 
 

@@ -47,7 +47,7 @@ class TooLarge:
 
 @dataclass(frozen=True, slots=True)
 class RepublishedErasure:
-    """The copy of a frame that erased a conversation: where it lies, and when the original was logged."""
+    """The copy of a frame that erased a conversation: its place, and when the original was logged."""
 
     context_id: str
     frame_id: UUID
@@ -155,8 +155,8 @@ def copy(topic: str, stored: LostFrame) -> Outgoing | None:
 
 
 def smaller(topic: str, stored: LostFrame) -> Iterator[Outgoing]:
-    """The same copy with fewer and fewer headers, for a topic that takes no more. Read again each has the id, the bytes
-    and the source that are stored; the first two say when the frame was logged, the first and the third have trace and
+    """Yields the same copy with fewer and fewer headers, for a topic that accepts no more. Read again, each has the
+    stored id, bytes and source; the first two say when the frame was logged, the first and the third have trace and
     cause. The time outlasts these: without it a copy after an erasure that came meanwhile begins another life.
 
     If the frame has an id of its own, the third is no larger than the record that was lost, before compression and

@@ -58,7 +58,7 @@ def diagnose(
             return PartitionFinding(stored, log, "expired", log.first, log.first - stored.next_offset)
     if common is None and is_same_topic is None and log.first < log.end:
         return PartitionFinding(stored, log, "another_log", log.first)
-    # Even if nothing is in common: the topic may have lost all its records, and got others since.
+    # Even if nothing is in common: the topic may have lost all its records and received others since.
     return PartitionFinding(stored, log, "lost_tail", log.first if common is None else common)
 
 
@@ -73,8 +73,8 @@ async def last_common_offset(
 
     `read_until` is the time of the last record that was stored, if the topic is the same: then times distinguish a
     record from a later one like it, and decide about records without a stored frame. None if the topic was created
-    again: its timestamps are those of copies. `first_offset` returns that of the log by now: of a frame before it the
-    record has expired, also since the comparison began.
+    again: its timestamps are those of copies. `first_offset` returns that of the log now: the records of frames before
+    it have expired, perhaps since the comparison began.
     """
     reached = None
     next_stored = await anext(stored_frames, None)

@@ -2,7 +2,7 @@
 
 `examine` changes nothing. `begin_generation` seals the generation, which fences its projectors, and begins the next one
 at the offset where each partition can continue: one transaction, with a receipt for each partition. Frames that the log
-lost are republished after that (`republish`): before, the copies would belong to a generation that is given up.
+lost are republished after that (`republish`): earlier copies would belong to a generation that is abandoned.
 
 If the process dies before that commit, nothing happened. If it dies after it, projectors continue in the new
 generation, and the receipts tell the next recovery what is still to be republished.
@@ -55,7 +55,7 @@ class Examination:
 
     @property
     def changed(self) -> list[PartitionFinding]:
-        """Partitions that cannot be read on as they are."""
+        """Partitions that cannot be read further as they are."""
         return [one for one in self.findings if one.happened != "fine"]
 
     @property

@@ -8,8 +8,8 @@ A copy may be larger than its original, which may have had the largest size that
 headers. If the topic accepts none of its forms, the others are republished without it, and its partition is not noted
 as done: once the topic accepts more, the next recovery republishes it, after later frames.
 
-If the process dies in between, also before it noted that it had finished, the next recovery republishes all of it: some
-copies are on Kafka twice then, under one id.
+If the process dies in between, or before it noted that it had finished, the next recovery republishes everything: some
+copies are then on Kafka twice, under one id.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COPIES_AT_ONCE = 500
 BYTES_AT_ONCE = 4 * 1024 * 1024
 
 NAMED = 100
-"""Number of frames that were too large that are listed. There may be millions, if the topic's limit was lowered."""
+"""The maximum number of listed frames that were too large. There may be millions, if the topic's limit was lowered."""
 
 
 @dataclass(frozen=True, slots=True)

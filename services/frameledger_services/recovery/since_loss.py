@@ -68,7 +68,7 @@ async def said_before(
                 continue
             if isinstance(logged.frame, LLMContextEraseFrame):
                 if (logged.context_id, frame_uuid(logged.frame_id)) not in known:
-                    # Since `erased_since`. What lies before it is to stay erased.
+                    # Since `erased_since`. Earlier records have to stay erased.
                     by_key[erasure.context_id.encode()].clear()
             elif not was_logged_before(erasure.erased_at, record):
                 again = _again(replace(record, generation=generation(record.offset)))

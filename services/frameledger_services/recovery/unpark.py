@@ -161,7 +161,7 @@ class _Part:
             before, newest = self._head.state, self._head.version
             reached = await self._fold_from(first)
             self.folded = reached - first + 1
-            # Of a partition that is held, what is open is asked for when it has caught up.
+            # If the partition is held, open work is requested when it has caught up.
             self.outbox = [] if is_held else self._wanted_work(before, now)
             await self._write_end(newest, reached)
             await connection.execute(f"NOTIFY {projections.CHANNEL}")
@@ -173,7 +173,7 @@ class _Part:
         stored = (await head_statements.load(self._connection, [self._context_id]))[self._context_id]
         begins = await stored_heads.beginning(self._connection, self._context_id)
         version, state_version = int(stored.row["version"]), int(stored.row["state_version"])
-        # By hand somebody may have written a version that the conversation does not have.
+        # Somebody may have written by hand a version that the conversation does not have.
         first = min(max(int(stored.row["parked_version"]), begins.version + 1), version + 1)
         if state_version >= first:
             raise ContradictoryHeadError(self._context_id, state_version, first)

@@ -8,9 +8,9 @@ from typing import Self
 from frameledger_services.settings import Settings
 
 AFTER_OUTAGE_SECONDS = 60.0
-"""How long, at most, those who could not publish have after an outage of the broker. A publication that began in it may
-take 30 seconds to fail, and is tried again then; a worker has to join its consumer group again. Not the whole limit of
-each rule: where a broker fails every few minutes, a run must not stay open for ever."""
+"""The maximum time that publishers have after an outage of the broker. A publication that began during the outage may
+take 30 seconds to fail, and is then retried; a worker has to rejoin its consumer group. Not the whole limit of each
+rule: if a broker fails every few minutes, a run must not stay open for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ class TimeLimits:
 
     def after_outage(self, answers_secs: float) -> Self:
         """Returns the limits while the log answers for this long since its last outage, or since the timekeeper began.
-        Rules that judge by what is not on the log are off until whoever was cut off had time to publish it."""
+        Rules that judge by what is missing on the log are off until disconnected publishers have had time to
+        publish."""
         if answers_secs >= AFTER_OUTAGE_SECONDS:
             return self
         return replace(

@@ -36,8 +36,8 @@ class SettlementLog:
         self._probes: tuple[LogProbe, LogProbe] | None = None
         self._ends: dict[int, int] = {}
         self.hidden: frozenset[int] = frozenset()
-        """The partitions whose newest records nobody could read at the last look, nor any since the one before: there
-        is an open transaction before them."""
+        """The partitions whose newest records an open transaction hid at the last check, and whose readable records
+        ended where they did at the check before."""
 
         self.topic = TopicNames(settings.topic_prefix).frames
 
@@ -89,10 +89,10 @@ class SettlementLog:
             async with asyncio.timeout_at(deadline), AsyncExitStack() as opened:
                 of_all = await opened.enter_async_context(self._probe(uncommitted=True))
                 self._probes = of_all, await opened.enter_async_context(self._probe())
-                # Only both: of a broker that answers slowly, one would stay open at each look.
+                # Both together: otherwise each check of a slow broker would leave one open.
                 self._stack.push_async_callback(opened.pop_all().aclose)
         of_all, of_committed = self._probes
-        # First: what is written in between is not taken for hidden.
+        # First, so that records that are written in between do not count as hidden.
         watermarks = await of_all.ends(partitions, deadline)
         ends = await of_committed.ends(partitions, deadline)
         self.hidden = frozenset(

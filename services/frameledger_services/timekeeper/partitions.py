@@ -5,8 +5,8 @@ While a partition catches up with its log, its effects are held and no worker ma
 requested all at once, and some of it was stored long before. So rules for work that nobody took also count from the
 first sweep that saw the partition released (`TimeLimits.after_release`).
 
-A timekeeper that has just started knows neither since when a partition is released nor what was away before, and
-counts from its own first sweep: of the outage of a broker or a database, of a machine that was off or suspended.
+A timekeeper that has just started knows neither since when a partition is released nor which outages came before: of a
+broker, of a database, of a machine that was off or suspended. It counts from its own first sweep.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ class Partitions:
 
     def __init__(self) -> None:
         self.ends: dict[int, int] = {}
-        """Where the logs ended at the last look; nothing of a partition that is away or hidden, nor during an
-        outage."""
+        """The ends of the logs at the last check; none for a partition that is away or hidden, nor during an outage."""
 
         self.known: set[int] = set()
         """The partitions whose ends are to be looked up: those that are stored, and those that were before. One whose
@@ -33,13 +32,13 @@ class Partitions:
         """Since when the effects of each partition are not held."""
 
         self._away: set[int] = set()
-        """Partitions that did not answer at the last look, or with another log than the one that was stored."""
+        """Partitions that did not answer at the last check, or whose log is not the one that was stored."""
 
         self._answers_since: float | None = None
         """When the last outage of the broker ended, or this timekeeper first reached it; None while it is away."""
 
         self._back_since: dict[int, float] = {}
-        """When each partition came back that had been away alone."""
+        """When each partition came back that had been away without others."""
 
     def stored(self, reached: Mapping[int, int], now: float) -> None:
         """Note the next offset of each partition whose effects are not held."""
@@ -48,7 +47,7 @@ class Partitions:
         self.known.update(reached)
 
     def judged(self, limits: TimeLimits, now: float) -> dict[TimeLimits, list[int]]:
-        """Returns the partitions that are stored up to the end that their log had at the last look, by the limits that
+        """Returns the partitions that are stored up to the end that their log had at the last check, by the limits that
         apply to them now."""
         found: dict[TimeLimits, list[int]] = {}
         for partition, end in self.ends.items():
@@ -60,8 +59,8 @@ class Partitions:
         return found
 
     def looked(self, answers: Mapping[int, int], now: float, hidden: Container[int] = ()) -> set[int]:
-        """Note the answers of a look at the ends. Returns the partitions that answer no more. Of those that are
-        `hidden` the newest records cannot be read now."""
+        """Note the answers of a check of the ends. Returns the partitions that do not answer any more. The newest
+        records of `hidden` ones cannot be read now."""
         # A log that is shorter than what is stored of it has lost records, or its topic was recreated: no projector
         # reads it before `frameledger recover`, so what it has by now is not known.
         answers = {one: end for one, end in answers.items() if end >= self._reached.get(one, 0)}
