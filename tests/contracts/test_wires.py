@@ -121,11 +121,25 @@ def test_the_request_is_on_the_wire_byte_for_byte(provider):
         return received.headers
 
     headers = against(provider, test)
-    # Anthropic's SDK has the key in the first of these from its second on.
-    assert KEY in headers.get("authorization", headers.get("x-api-key"))
     assert "anthropic-beta" not in headers
     # Whatever the SDK that is installed would name.
     assert headers.get("anthropic-version") == (None if provider == "openai" else "2023-06-01")
+
+
+@pytest.mark.regression("journey 126")
+@both
+def test_the_key_is_the_configured_one_in_the_one_place_where_servers_look_for_it(provider, monkeypatch):
+    # Of another program on this machine.
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "another")
+    monkeypatch.setenv("OPENAI_API_KEY", "another")
+
+    async def test(service, server):
+        await asked(service, CONTEXT)
+        [received] = server.received
+        return {name: received.headers.get(name) for name in ("authorization", "x-api-key")}
+
+    expected = (f"Bearer {KEY}", None) if provider == "openai" else (None, KEY)
+    assert against(provider, test) == dict(zip(("authorization", "x-api-key"), expected, strict=True))
 
 
 @pytest.mark.regression("worker 130")

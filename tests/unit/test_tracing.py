@@ -302,6 +302,8 @@ EVERYTHING = """
 import importlib, pkgutil, sys
 import frameledger_services
 skipped = ("frameledger_services.telemetry.otel", "frameledger_services.telemetry.exporting")
+# The SDK imports it from its version 2 on.
+skipped += ("frameledger_services.providers.anthropic",)
 for found in pkgutil.walk_packages(frameledger_services.__path__, "frameledger_services."):
     if found.name not in skipped and not found.name.endswith("__main__"):
         try:

@@ -12,7 +12,7 @@ from frameledger_services.providers.anthropic_adapter import BINDING, AnthropicL
 from frameledger_services.providers.anthropic_answer import AnthropicAnswer
 from frameledger_services.providers.loose_json import an_object
 from frameledger_services.providers.request import Request
-from frameledger_services.providers.sdk import SdkLLMService
+from frameledger_services.providers.sdk import NO_KEY, SdkLLMService
 
 _API_VERSION = "2023-06-01"
 """The version of the API for which requests are written. Later versions refuse some of them, such as those with a
@@ -50,12 +50,18 @@ class AnthropicLLMService(SdkLLMService[AnthropicLLMAdapter]):
             unsigned_thoughts=not is_anthropic if unsigned_thoughts is None else unsigned_thoughts
         )
 
-    def _headers(self, request: Request) -> Mapping[str, str]:
+    def _headers(self, request: Request) -> Mapping[str, object]:
         betas = []
         if BINDING in an_object(request.body.get("thinking")):
             betas.append(_BINDING_BETA)
         # In a source. If it is something else, such as an argument of a call, the header does no harm.
         if b'"file_id":' in request.content:
             betas.append(_FILES_BETA)
-        version = {"anthropic-version": _API_VERSION}
-        return version | ({"anthropic-beta": ",".join(betas)} if betas else {})
+        headers = {
+            "anthropic-version": _API_VERSION,
+            # From its version 2 on, the SDK sends the key as a bearer token, which some compatible servers reject.
+            # Early versions also send ANTHROPIC_AUTH_TOKEN of the environment as one.
+            "X-Api-Key": self._api_key or NO_KEY,
+            "Authorization": anthropic.Omit(),
+        }
+        return headers | ({"anthropic-beta": ",".join(betas)} if betas else {})

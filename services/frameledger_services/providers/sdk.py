@@ -30,6 +30,9 @@ from frameledger_services.settings import PREFIX, Settings
 
 CONNECT_SECONDS = 10.0
 
+NO_KEY = "none"
+"""Sent if there is no key: the SDKs demand one, and local servers accept any."""
+
 FINISHED_SECONDS = 5.0
 """How long to wait for the next event, usage or the stream's end, once the model has said why it stopped. Less if the
 completion timeout is short."""
@@ -135,7 +138,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
         if self._client is None:
             self._client = self.client_class(
                 # The SDK would look into the environment, and into files, for what is not given.
-                api_key=self._api_key or "none",
+                api_key=self._api_key or NO_KEY,
                 base_url=self._base_url,
                 max_retries=0,
                 # `LLMService.answer` limits how long the provider may be silent.
@@ -202,8 +205,8 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
         for frame in answer.end():
             yield frame
 
-    def _headers(self, request: Request) -> Mapping[str, str]:
-        """Returns the headers that this request needs beside those of the SDK."""
+    def _headers(self, request: Request) -> Mapping[str, object]:
+        """Returns the headers that this request needs beside those of the SDK, or in their place."""
         return {}
 
     def _not_a_stream(self, response: Any, body: bytes) -> ProviderError:

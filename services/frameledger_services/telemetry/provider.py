@@ -1,8 +1,9 @@
 """Records spans in Frameledger's own processes: sampled, and exported to a collector by a background thread.
 
 It is configured by OpenTelemetry's own variables. Without `OTEL_EXPORTER_OTLP_ENDPOINT` or
-`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, nothing is recorded and OpenTelemetry is not imported. If the collector is
-unreachable, spans are lost, counted and logged once; nothing else is affected.
+`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, nothing is recorded and this module does not import OpenTelemetry (Anthropic's SDK
+imports its API anyway). If the collector is unreachable, spans are lost, counted and logged once; nothing else is
+affected.
 """
 
 from __future__ import annotations
