@@ -1,4 +1,4 @@
-"""Erasing: the record on the log, and the receipt that the projector writes when it has honoured it."""
+"""Erasing: the record on the log, and the receipt that the projector writes when it has applied it."""
 
 from __future__ import annotations
 

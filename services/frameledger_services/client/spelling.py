@@ -21,8 +21,8 @@ class MisspelledWarning(UserWarning):
 
 
 def warn_of_misspelled(frames: Iterable[AnyFrame]) -> None:
-    """Warn, by Python's `warnings`, of what in the frames is probably misspelled, within their first `MOST_GUESSED`
-    unknown names."""
+    """Warn, with Python's `warnings`, about probably misspelled names among the first `MOST_GUESSED` unknown names of
+    the frames."""
     for sentence in islice(_misspelled(frames), MOST_GUESSED):
         if sentence is not None:
             warnings.warn(sentence, MisspelledWarning, stacklevel=2)
@@ -34,7 +34,7 @@ def _misspelled(frames: Iterable[AnyFrame]) -> Iterator[str | None]:
         if isinstance(frame, UnknownFrame):
             # A newer version of a type that we know is no typing error.
             yield _of_type(frame.type)
-        # Nearly every frame has none. `model_extra` would cost more.
+        # Nearly every frame has none; `model_extra` would be slower.
         elif frame.__pydantic_extra__:
             known = [field.alias or name for name, field in type(frame).model_fields.items()]
             for name in frame.__pydantic_extra__:
@@ -68,7 +68,7 @@ def is_one_edit(word: str, other: str) -> bool:
     """Returns whether two words differ by one letter inserted, deleted or replaced, by two adjacent letters swapped
     (Damerau-Levenshtein distance 1), or by capitals only."""
     if abs(len(word) - len(other)) > 1:
-        # Before more is looked at: a word may have megabytes.
+        # First, because a word may have megabytes.
         return False
     if word.lower() == other.lower():
         return word != other

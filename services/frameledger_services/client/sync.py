@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 _C = TypeVar("_C", bound=Conversations)
 
 END_SECONDS = 20.0
-"""A client that is closed sends what is being published, for some seconds at most."""
+"""Closing a client still sends what is being published, for some seconds at most."""
 
 
 class Threaded(Generic[_C]):
@@ -142,7 +142,7 @@ class Threaded(Generic[_C]):
             with self._lock:
                 self._waiting.discard(future)
             if self._loop.is_closed():
-                # It came too late to be started, so nothing else would close it.
+                # It came too late to be started, so nothing else closes it.
                 work.close()
 
     def _end_reason(self) -> RuntimeError:

@@ -31,7 +31,7 @@ def make(directory: Path) -> None:
     """
     if not directory.exists():
         directory.mkdir(mode=0o711, parents=True)
-        # Nothing in the directory belongs into a repository.
+        # Nothing in the directory belongs in a repository.
         (directory / ".gitignore").write_text("*\n", encoding="ascii")
     for folder in ("run", "logs"):
         (directory / folder).mkdir(mode=0o700, exist_ok=True)

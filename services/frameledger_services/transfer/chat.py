@@ -1,4 +1,4 @@
-"""A context as the chat completions API takes it: `messages`, `tools` and `tool_choice`."""
+"""A context as a request of the chat completions API: `messages`, `tools` and `tool_choice`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ PARTS = ("messages", "tools", "tool_choice")
 
 
 def request_parts(stored: StoredContext) -> dict[str, Any]:
-    """Returns these three parts of the request that our OpenAI adapter makes of a context; `tools` and `tool_choice`
-    only if there are some, since the API refuses empty ones.
-
-    Raises `UnmappableError` for what the API has no form for.
+    """Returns these three parts of the request that our OpenAI adapter makes of a context. Without tools it has neither
+    `tools` nor `tool_choice`, because the API refuses empty ones. Raises `UnmappableError` for content that the API
+    cannot express.
     """
     adapter = OpenAILLMAdapter(takes_extra_fields=False)  # as for OpenAI itself
     tools, _ = adapter.tools(stored.context)

@@ -1,8 +1,9 @@
 """Conversations as CloudEvents 1.0 in the JSON batch format: one array, an event for each frame, in their order.
 
 `id` is the frame's id, `source` its publisher, `type` its type, `subject` the conversation, and `time` when its
-publisher made it, else when it was logged. `data` is the frame, byte for byte. The extension `sequence` is the version,
-with leading zeros, so that text sorts as numbers do; `causationid` names the frame that caused this one.
+publisher made it, or else when it was logged. `data` is the frame, byte for byte. The extension `sequence` is the
+version, with leading zeros, so that it sorts in the right order as text; `causationid` names the frame that caused this
+one.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from frameledger_services.store.transfer import Exported, ExportedFrame
 from frameledger_services.transfer.exporting import Pages, Write
 
 UNNAMED = "frameledger"
-"""The source of a frame whose publisher gave none: an event has to have one."""
+"""The source of a frame whose publisher named none: an event must have one."""
 
 _IN_A_URI = "/:?#[]@!$&'()*+,;=%~"
 
 
 class CloudEvents:
-    """Writes one array of the events of all conversations; `end` closes it."""
+    """Writes the events of all conversations as one array; `end` closes it."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -45,7 +46,7 @@ def event(context_id: str, frame: ExportedFrame) -> bytes:
     attributes = {
         "specversion": "1.0",
         "id": str(frame.frame_id),
-        # A URI reference; somebody's source may be any text.
+        # A URI reference, while the source of a frame may be any text.
         "source": quote(frame.source or UNNAMED, safe=_IN_A_URI),
         "type": frame.type,
         "subject": context_id,

@@ -1,7 +1,7 @@
 """Export: reads conversations from their rows, in pages of frames, each conversation in one snapshot.
 
-So each conversation is complete and consistent, whatever is published meanwhile; two conversations of one export may be
-of two different moments. Memory is that of one page, independent of the number and length of conversations.
+So each conversation is complete and consistent, whatever is published meanwhile; two conversations of one export may
+show different moments. Memory use is that of one page, whatever the number and length of the conversations.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class EarlierLifeError(RefusedError):
 async def chosen(
     connection: Connection, context_ids: Sequence[str], since: datetime | None
 ) -> AsyncIterator[str]:
-    """Yields these ids; without any, those of all conversations, or of those that had a frame `since`."""
+    """Yields these ids, or if there are none, the ids of all conversations, or of those with a frame `since`."""
     for context_id in context_ids:
         yield context_id
     if not context_ids:
@@ -48,8 +48,8 @@ async def chosen(
 
 
 async def each(connection: Connection, context_ids: AsyncIterable[str], export: Export) -> int:
-    """Export conversations one by one, each in one snapshot. Returns how many. One that was erased since its id was
-    listed is passed over; `check_there` is for ids that the user named."""
+    """Export conversations one by one, each in one snapshot. Returns their number. A conversation that was erased after
+    its id was listed is skipped; `check_there` is for ids that the user named."""
     count = 0
     async for context_id in context_ids:
         async with connection.transaction():
@@ -61,14 +61,14 @@ async def each(connection: Connection, context_ids: AsyncIterable[str], export: 
 
 
 async def check_there(connection: Connection, context_ids: Sequence[str]) -> None:
-    """Raise `NoSuchContextError`, or `ContextErasedError`, for the first of these conversations that is not there."""
+    """Raise `NoSuchContextError` or `ContextErasedError` for the first of these conversations that does not exist."""
     for conversation in await transfer.presence(connection, [(context_id, 0) for context_id in context_ids]):
         if conversation.version is None:
             raise await contexts.missing(connection, conversation.context_id)
 
 
 class LineExport:
-    """Exports conversations in the form that loses nothing (`lines`)."""
+    """Exports conversations in the lossless format (`lines`)."""
 
     def __init__(self, release: str, write: Write) -> None:
         self._writer = LineWriter(release)

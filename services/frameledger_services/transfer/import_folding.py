@@ -1,8 +1,8 @@
 """The frames of a file, folded into rows of this database.
 
 The id of a frame that was published without one is derived from its place on the log (`record.derived_id`). On the log
-of this database another record may get that place, and would be taken for a repetition. So such a frame gets another
-id, derived from its old one, and frames that name it as their cause name the new id.
+of this database another record may get that place, and would count as a repetition. So such a frame gets a new id,
+derived from its old one, and frames that name it as their cause name the new id.
 
 A parked frame is folded if this release can fold it; otherwise the conversation is refused, like any other that cannot
 be folded. A frame of an unknown type stays unknown.
@@ -29,11 +29,11 @@ from frameledger_services.transfer.lines import BadFileError, FrameLine, Header
 SOURCE = "frameledger/import"
 
 IDS = UUID("6d2a1c0e-8f3b-5a47-9c15-3e7d40b8a2f6")
-"""The namespace of the ids that an import gives. It never changes: stored ids came from it."""
+"""The namespace of the new ids. It never changes, because stored ids derive from it."""
 
 
 class ImportFolding:
-    """One conversation of a file while it is folded."""
+    """A conversation of a file while it is folded."""
 
     def __init__(self, header: Header) -> None:
         self._header = header
@@ -49,7 +49,7 @@ class ImportFolding:
         return is_open(self.head.state)
 
     def fold(self, page: Sequence[FrameLine]) -> FoldedPiece:
-        """Fold some frames; raises `BadFileError` for one that cannot be."""
+        """Fold some frames. Raises `BadFileError` for a frame that cannot be folded."""
         last = self.head.last_at
         stored = [_stored(one) for one in page]
         try:
@@ -77,8 +77,8 @@ class ImportFolding:
         return piece
 
     def rows(self, page: Sequence[FrameLine], moved: set[UUID]) -> Rows:
-        """Returns the rows of some frames, those of `frames` among them. `moved` has the new ids of earlier frames that
-        came without one, as far as they are causes here, and gets those of this page."""
+        """Returns the rows of some frames, including those of `frames`. `moved` has the new ids of earlier frames that
+        came without an id, as far as they are causes here; the new ids of this page are added to it."""
         piece = self.fold(page)
         rows = piece.rows
         for line, derived, own_id in zip(page, piece.derived, piece.own_ids, strict=True):
@@ -107,7 +107,7 @@ class ImportFolding:
         return rows
 
     def closing(self) -> FrameLine | None:
-        """Returns the frame that settles what is open; None if nothing is."""
+        """Returns the frame that settles the open work, or None if there is none."""
         head = self.head
         if not is_open(head.state):
             return None
@@ -125,13 +125,13 @@ _A_FEW = 10
 
 
 def moved_id(frame_id: UUID) -> UUID:
-    """Returns the id that a frame without one of its own gets here, instead of the one that it had."""
+    """Returns the new id of a frame that was published without one."""
     return uuid5(IDS, str(frame_id))
 
 
 def is_open(state: State) -> bool:
-    """Whether a conversation that is no recording has anything open that a worker or the timekeeper would act on. For a
-    noted run neither does: its answer comes from elsewhere, if at all (R4.5)."""
+    """Whether a conversation that is no recording has open work on which a worker or the timekeeper would act. Neither
+    acts on a noted run: its answer comes from elsewhere, if at all (R4.5)."""
     if state.terms.recording:
         return False
     resting = replace(
@@ -147,7 +147,7 @@ def is_open(state: State) -> bool:
 
 
 def _stored(line: FrameLine) -> StoredFrameRow:
-    # What follows from the payload is made again, not taken from the file.
+    # What follows from the payload is computed again, not read from the file.
     return StoredFrameRow(
         version=line.version,
         logged_at=line.logged_at,

@@ -1,14 +1,14 @@
-"""Import: writes the conversations of a file as the rows that a projector would have written. Publishes nothing.
+"""Import: writes the conversations of a file as the rows that a projector would have written, and publishes nothing.
 
-First the whole file is checked (`check`): seals, hash chains, that every frame can be folded, and that no id is taken.
-Then the conversations are written (`write`), each in one transaction. If the process dies in between, some of them are
-imported and the others are not. The same import can be run again: it skips conversations that are identical up to the
-end of the file's, and imports the rest. If a projector begins a conversation with the same id meanwhile, the
-transaction fails, the import is refused, and that conversation is kept.
+First the whole file is checked (`check`): seals, hash chains, that every frame can be folded, and that no id is in use.
+Then the conversations are written (`write`), each in one transaction. If the process dies in between, only some of them
+are imported. The same import can be run again: it skips conversations that are here already, also if they have
+continued since, and imports the rest. If a projector begins a conversation with the same id meanwhile, the transaction
+fails, the import is refused, and that conversation is kept.
 
 An import has no effects and leaves no open work: if a run, a call, a turn or speech is open at the end of the file, an
 `EndFrame` is added as one more version. It settles everything by rule R1.6, and the next frame with content reopens the
-conversation. A recording is not changed, because nothing works on it.
+conversation. A recording is not changed, because nothing acts on it.
 
 `import_folding` folds the frames of the file.
 """
@@ -38,42 +38,42 @@ IDS_AT_ONCE = 500
 
 
 class ImportRefusedError(RefusedError):
-    """A conversation of the file is not imported: its id is taken, or was erased here. The message says which. Nothing
-    is written, unless the id was taken only after all were checked.
+    """A conversation of the file is not imported: its id is in use, or was erased here. The message says which. Nothing
+    is written, unless the id came into use after the check.
 
-    Remedy: Import into another database, or leave the conversation out. What was erased is not brought back by a file.
+    Remedy: Import into another database, or leave the conversation out. A file does not restore what was erased.
     """
 
 
 @value
 class Checked:
-    """A conversation of a file that was checked."""
+    """A checked conversation of a file."""
 
     header: Header
     left_open: bool
-    """Something was open at its end."""
+    """Whether work was open at its end."""
 
     refolded: tuple[int, ...]
-    """The first versions, a few at most, whose outcome by the rules of this release is not the one in the file."""
+    """The first few versions whose outcome by the rules of this release differs from the one in the file."""
 
 
 @dataclass(slots=True)
 class Imported:
-    """What became of a file."""
+    """The result of an import."""
 
     conversations: int = 0
     frames: int = 0
     there_already: int = 0
     ended: int = 0
-    """Conversations in which something was open: an `EndFrame` was added."""
+    """Conversations with open work: an `EndFrame` was added."""
 
 
 Report = Callable[[int], None]
-"""Is called with the number of frames that were done."""
+"""Called with the number of frames done since the last call."""
 
 
 def check(file_lines: Iterable[bytes], report: Report) -> Iterator[Checked]:
-    """Yields the conversations of a file, each once all of it was checked. Raises `BadFileError`, with the line."""
+    """Yields each conversation of a file after all of it was checked. Raises `BadFileError`, which names the line."""
     for header, pages in _conversations(file_lines):
         folding = ImportFolding(header)
         for page in pages:
@@ -83,8 +83,8 @@ def check(file_lines: Iterable[bytes], report: Report) -> Iterator[Checked]:
 
 
 async def check_free(connection: Connection, checked: Iterator[Checked]) -> Imported:
-    """Check all conversations of a file, and that each is not here yet, or is the same here already. Returns what is to
-    be imported. Raises `BadFileError` and `ImportRefusedError`."""
+    """Check all conversations of a file: each must be absent here, or identical. Returns what is to be imported. Raises
+    `BadFileError` and `ImportRefusedError`."""
     to_do = Imported()
     batch: list[Checked] = []
     for conversation in checked:
@@ -102,10 +102,10 @@ async def write(
     report: Report,
     failpoint: Failpoint = failpoints.none,
 ) -> Imported:
-    """Import the conversations of a file that was checked; those that are here already are passed over.
+    """Import the conversations of a checked file; those that are here already are skipped.
 
-    Raises `ImportRefusedError` if another one is here by now, and `BadFileError`: then those before are imported, and
-    nothing of this one.
+    Raises `ImportRefusedError` if another conversation has the id by now, and `BadFileError`: the conversations before
+    it are imported then, and nothing of this one.
     """
     imported = Imported()
     for header, pages in _conversations(file_lines):
@@ -119,8 +119,8 @@ async def write(
             async with connection.transaction():
                 await failpoint("before first page")
                 await _write(connection, header, pages, imported, report, failpoint)
-                # An erasing frame becomes version 1 as ours does: it came before that and shows here, or its projector
-                # waits for our commit, and erases what we wrote.
+                # An erasing frame becomes version 1, like our first frame: either it came first and is visible here, or
+                # its projector waits for our commit and erases what we wrote.
                 [stored] = await transfer.presence(connection, [(header.context_id, header.version)])
                 _check_not_erased(stored)
                 await failpoint("before commit")
@@ -129,7 +129,7 @@ async def write(
                 raise BadFileError(header.line, f"{header.context_id!r} has two frames of one id") from error
             raise _begun_meanwhile(header) from error
         except errors.DeadlockDetected as error:
-            # A batch in which it is erased, and begins, writes the erasing frame before the head.
+            # A batch that erases the conversation and begins it again writes the erasing frame before the head.
             raise _begun_meanwhile(header) from error
         imported.conversations += 1
         imported.frames += header.version
@@ -157,7 +157,7 @@ async def _write(
         causes = {moved_id(one.causation_id) for one in page if one.causation_id is not None}
         moved = await transfer.stored_ids(connection, header.context_id, causes) if causes else set()
         rows, head = folding.rows(page, moved), folding.head
-        # A batch writes the heads first. So does the first page: a projector that begins the conversation meanwhile
+        # A batch writes the heads first, and so does the first page: a projector that begins the conversation meanwhile
         # waits for us, or we for it, and never both.
         is_current = not head.stored
         await write_rows(connection, rows, [head] if is_current else [])
@@ -169,7 +169,7 @@ async def _write(
         rows, is_current = folding.rows([closing], set()), False
         imported.ended += 1
     if not is_current:
-        # The state is stored, however few frames came since.
+        # The state is stored, however few frames there are since the last stored one.
         folding.head.saved_version = None
         await write_rows(connection, rows, [folding.head])
 
@@ -186,7 +186,8 @@ async def _check_batch(connection: Connection, batch: Sequence[Checked], to_do: 
 
 
 def _is_there(stored: StoredPresence, header: Header) -> bool:
-    """Whether the conversation of this header is here already. Raises `ImportRefusedError` if another one is."""
+    """Whether the conversation of this header is here already. Raises `ImportRefusedError` if another one has its
+    id."""
     _check_not_erased(stored)
     if stored.version is None:
         return False
@@ -206,7 +207,7 @@ def _check_not_erased(stored: StoredPresence) -> None:
 
 
 def _conversations(file_lines: Iterable[bytes]) -> Iterator[tuple[Header, Iterator[list[FrameLine]]]]:
-    """Yields each header with the pages of its frames, which have to be read before the next header is."""
+    """Yields each header with the pages of its frames, which must be read before the next header."""
     rest = lines.read(file_lines)
     header = next(rest, None)
     while isinstance(header, Header):

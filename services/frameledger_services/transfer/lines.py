@@ -1,19 +1,18 @@
-"""The lines of an export file: hashed when they are written, verified when they are read.
+"""The lines of an export file: sealed by hashes when they are written, verified when they are read.
 
-A file has one or several conversations, each a header and then its frames in their order, one JSON object a line:
+A file has one or more conversations, each a header followed by its frames in order, one JSON object per line:
 
     {"frameledger":"conversation","format":1,"release":"0.1.0","context_id":"ctx-1","version":2,"chain":"…",
      "sha256":"…"}
     {"version":1,"frame_id":"…","type":"LLMRunFrame",…,"chain":"…","payload":"{\\"type\\":…}","sha256":"…"}
 
-`payload` is the value of the record as a JSON string: decoded, it is the text that was received, byte for byte, with
-its spaces, its order of keys and its escapes. `chain` is the link of the conversation's hash chain, which fixes
-payloads, sources and order. `sha256` seals the rest: it is the hash of the seal of the line before (of nothing, for a
-header) and of this line up to its `,"sha256"`. So a changed byte is found in its line, and `cat` may put files
-together.
+`payload` is the value of the record as a JSON string: decoded, it is byte for byte the text that was received, with its
+spaces, order of keys and escapes. `chain` is the link of the conversation's hash chain, which fixes payloads, sources
+and order. `sha256` seals the rest: it is the hash of the seal of the line before (of nothing, for a header) and of this
+line up to its `,"sha256"`. So a changed byte is found in its line, and files can be joined with `cat`.
 
-A seal shows that a file is as it was written, and not who wrote it: a program that changes a line can seal it again. It
-cannot forge the head of the chain, if that was noted elsewhere.
+A seal shows that a file is as it was written, not who wrote it: a program that changes a line can seal it again. But it
+cannot forge the head of the chain if that was recorded elsewhere.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ FORMAT = 1
 KIND = "conversation"
 
 LONGEST_LINE = 6 * MAX_VALUE_BYTES + 64 * 1024
-"""Each byte of a payload can take six as a JSON string; the other members take little."""
+"""Each byte of a payload can take six bytes in a JSON string; the other members are short."""
 
 T = TypeVar("T")
 
@@ -45,7 +44,7 @@ _SEAL_BYTES = len(_SEAL) + 64 + len(b'"}')
 
 
 class BadFileError(RefusedError):
-    """An exported file was changed since it was written, or has a format that this release does not read. The message
+    """An exported file was changed after it was written, or has a format that this release does not read. The message
     names the line.
 
     Remedy: Export the conversation again, or copy the file again. Everything before that line is unchanged.
@@ -70,7 +69,8 @@ class Header:
 
 @value
 class FrameLine:
-    """A line of a frame. What is not here follows from the payload, and is in the file for its readers."""
+    """The line of a frame. The fields of the line that are missing here follow from the payload; they are in the file
+    for its readers."""
 
     line: int
     version: int
@@ -86,7 +86,7 @@ class FrameLine:
 
 
 class LineWriter:
-    """Makes the lines of conversations, one after the other."""
+    """Creates the lines of conversations, in order."""
 
     def __init__(self, release: str) -> None:
         self._release = release
@@ -139,14 +139,15 @@ class LineWriter:
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Yields the lines of a file, and of a line that is too long for an export only as much as shows that."""
+    """Yields the lines of a file; of a line that is too long for an export, only as much as is needed to detect
+    that."""
     while line := file.readline(LONGEST_LINE + 2):
         yield line
 
 
 def read(lines: Iterable[bytes]) -> Iterator[Header | FrameLine]:
     """Yields the lines of a file, each checked: its seal, its version, its link of the chain, that a conversation has
-    as many frames as its header says, and that none comes twice. Raises `BadFileError`."""
+    as many frames as its header says, and that no conversation comes twice. Raises `BadFileError`."""
     conversation: _Conversation | None = None
     names = set[str]()
     seal, number = b"", 0
@@ -174,7 +175,7 @@ def read(lines: Iterable[bytes]) -> Iterator[Header | FrameLine]:
 
 
 class _Conversation:
-    """A conversation of a file, as far as it was read."""
+    """A conversation of a file, as far as it has been read."""
 
     def __init__(self, header: Header) -> None:
         self._header = header
@@ -194,7 +195,7 @@ class _Conversation:
             raise BadFileError(line, f"{name!r} has {self._header.version} versions by its header")
 
     def check_whole(self, line: int) -> None:
-        """Raises `BadFileError` unless all of it was read before this line."""
+        """Raises `BadFileError` unless it was complete before this line."""
         header = self._header
         if self._version != header.version:
             raise BadFileError(

@@ -1,8 +1,8 @@
 """Conversations as Parquet: four files in a folder, one for each table, which DuckDB and pandas open.
 
 `frames`, `messages`, `runs` and `calls` have the columns of the tables of the same name (`calls`: `tool_calls`), with
-times as timestamps in UTC, JSON and uuids as text, and links of the chain as bytes. Rows are written as they are read,
-some thousand to a row group, so memory does not grow with what is exported.
+times as timestamps in UTC, JSON and UUIDs as text, and links of the chain as bytes. Rows are written as they are read,
+a few thousand per row group, so memory does not grow with the size of the export.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _TYPES = {
 
 
 class Parquet:
-    """Writes the four files into a folder. They get their names when all is written; after an error there are none."""
+    """Writes the four files into a folder. They get their names when all are complete; after an error none exists."""
 
     def __init__(self, connection: Connection, folder: Path) -> None:
         self._connection = connection
@@ -126,10 +126,10 @@ class _File:
         self._unfinished.replace(self.path)
 
     def discard(self) -> None:
-        """Delete what is unfinished; nothing is once it has its name."""
+        """Delete unfinished files, which do not have their names yet."""
         if self._writer is not None and self._writer.is_open:
             with suppress(OSError):
-                # It ends the file first, for which there may be no space.
+                # Closing writes the end of the file first, for which there may be no space.
                 self._writer.close()
             self._writer.is_open = False
         self._unfinished.unlink(missing_ok=True)

@@ -22,24 +22,24 @@ from frameledger_services.client.reading import StoredContext, StoredFrame
 from frameledger_services.store.contexts import loads
 
 _VALUE = b',"frame":'
-"""Before the value of a record, which comes last. In a text its quotes would be escaped, and no other field is named
-so."""
+"""Precedes the value of a record, which comes last. Inside a text its quotes would be escaped, and no other field has
+this name."""
 
 
 @value
 class Answer:
-    """A response, with all of its body."""
+    """A response with its complete body."""
 
     url: str
     status: int
     headers: Mapping[str, str]
-    """Their names are found in upper and lower case."""
+    """Names are case-insensitive."""
 
     content: bytes
 
     @property
     def is_success(self) -> bool:
-        """Returns whether it is what was asked for, and no error or redirection."""
+        """Whether the request succeeded: neither an error nor a redirection."""
         return self.status // 100 == 2
 
     def json(self) -> Any:
@@ -48,7 +48,7 @@ class Answer:
 
 
 def newest_version(response: Answer) -> int:
-    """Returns the version of a conversation that its entity tag names, also if a proxy that compresses made it weak."""
+    """Returns the version of a conversation from its entity tag, also if a compressing proxy made the tag weak."""
     tag = response.headers.get("etag", "").removeprefix("W/").strip('"').partition(".")[0]
     if not tag.isdigit():
         raise GatewayAnswerError(f"{response.url} answered no version: is it a gateway?")
@@ -67,7 +67,7 @@ def stored_context(context_id: str, content: bytes) -> StoredContext:
             LLMContext.from_wire(wire, copy=False),
             prompt_caching=fields["prompt_caching"],
             skip_tts=fields["skip_tts"],
-            # For a token that is shown no words it is no list.
+            # For a token that redacts content it is no list.
             answers=tuple(answers) if isinstance(answers, list) else (),
             positions=tuple(fields["positions"]),
             mirror=fields["mirror"],
@@ -101,7 +101,7 @@ def stored_frame(context_id: str, line: bytes) -> StoredFrame:
 
 
 def published_frames(content: bytes, frames: Sequence[AnyFrame | PublishedFrame]) -> list[PublishedFrame]:
-    """Returns these frames with the places and outcomes of a gateway's answer."""
+    """Returns these frames with the places and outcomes of a gateway's response."""
     with reading():
         listed = orjson.loads(content)["frames"]
         return [_published(answer, one) for answer, one in zip(listed, frames, strict=True)]
@@ -109,7 +109,7 @@ def published_frames(content: bytes, frames: Sequence[AnyFrame | PublishedFrame]
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """A block that reads a response: raises `GatewayAnswerError` for anything that it lacks."""
+    """Raises `GatewayAnswerError` if the block, which reads a response, misses something in it."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -32,14 +32,14 @@ MOST_BYTES = MAX_VALUE_BYTES
 """The limits of one request to a gateway."""
 
 WAIT_SECONDS = 20.0
-"""How long one request asks the gateway to wait; then the client sends another."""
+"""How long one request asks the gateway to wait; after that the client sends another request."""
 
 LOOK_SECONDS = 0.1
 """The polling interval for frames that should be stored within a second."""
 
 
 class Appends:
-    """The requests by which one client appends frames. A `deadline` is a time of the event loop."""
+    """The append requests of one client. A `deadline` is a time of the event loop."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -47,11 +47,11 @@ class Appends:
     async def append(
         self, publication: Publication, headers: dict[str, str], deadline: float, *, wait: bool
     ) -> list[PublishedFrame]:
-        """Returns the frames as they lie on the log, with outcomes where the gateway has waited for them."""
+        """Returns the frames with their places on the log, and with outcomes if the gateway waited for them."""
         append = _Append(self._requests, publication, headers, deadline)
         chunks = list(_chunks(publication.records))
         for records in chunks:
-            # The last one's answer says that the others are stored too, and not what became of them.
+            # The response for the last frame implies that the others are stored, but not with which outcomes.
             await append.send(records, _whole_seconds(deadline) if wait and len(chunks) == 1 else 0)
         return append.published
 
@@ -138,7 +138,7 @@ class _Append:
         except NotPermittedError as error:
             if not self.published:
                 raise
-            # The caller was permitted before: the gateway has taken some of the frames.
+            # The caller was permitted before: the gateway has accepted some of the frames.
             raise FramesRefusedError(str(error), left) from error
         except GatewayProblemError as error:
             if error.word != "key-reused":
@@ -155,7 +155,7 @@ class _Append:
 def _refusal(
     error: GatewayAnswerError, frames: Sequence[AnyFrame], acknowledged: set[str]
 ) -> NotPublishedError:
-    """Returns the error for frames that a gateway refuses, or that its answer does not mention."""
+    """Returns the error for frames that a gateway rejects, or that its response does not mention."""
     unknown = _unknown(frames, acknowledged)
     if is_about_frames(error):
         return FramesRefusedError(f"The gateway refuses it. {error}", unknown)
@@ -171,7 +171,7 @@ def _now() -> float:
 
 
 def _whole_seconds(deadline: float) -> int:
-    """Returns for how long a gateway may wait: whole seconds, as `Prefer` has them."""
+    """Returns how long a gateway may wait, in whole seconds, as `Prefer` requires."""
     return max(0, math.floor(min(deadline - _now(), WAIT_SECONDS)))
 
 
@@ -180,10 +180,10 @@ def _prefer(seconds: int) -> dict[str, str]:
 
 
 def _chunks(records: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
-    """Yields as many records at once as one request takes."""
+    """Yields the records in groups that fit into one request."""
     chunk, size = list[Outgoing](), 0
     for record in records:
-        # Between the values stand commas, and brackets around them.
+        # The values are separated by commas, with brackets around them.
         if chunk and (len(chunk) == MOST_FRAMES or size + len(record.value) + len(chunk) + 2 > MOST_BYTES):
             yield chunk
             chunk, size = [], 0

@@ -37,10 +37,10 @@ READ_SECONDS = 5.0
 """How long a read is retried while the gateway is unavailable."""
 
 SHORT_SECONDS = 1.0
-"""A stream that ends sooner is reopened after a pause."""
+"""A stream that ended sooner than this is reopened after a pause."""
 
 MOST_PAUSE_SECONDS = 60.0
-"""The longest pause before a stream is opened again: `Retry-After` may be that of anything before the gateway."""
+"""The longest pause before a stream is reopened: `Retry-After` may come from any proxy in front of the gateway."""
 
 NDJSON = "application/x-ndjson"
 
@@ -50,7 +50,7 @@ class HttpClient(Conversations):
 
     It has the methods of `Client` that a gateway serves, with the same promises and errors; a method documents where it
     differs. It connects at the first request. Tasks may share a client. Close it with `close`, or use it in `async
-    with`. Of `https://` it trusts the certificate authorities of the system, or those of `SSL_CERT_FILE`. It uses the
+    with`. For `https://` it trusts the certificate authorities of the system, or those of `SSL_CERT_FILE`. It uses the
     proxy of `HTTP_PROXY`, `HTTPS_PROXY` or `ALL_PROXY`, except for this machine and the hosts of `NO_PROXY`.
 
     It has no parameter for the source of frames, which is the token's name; no `erase` and `receipt`, which are for
@@ -66,9 +66,9 @@ class HttpClient(Conversations):
     def __init__(
         self, url: str | None = None, token: str | None = None, *, settings: Settings | None = None
     ) -> None:
-        """`url` is the gateway's address, and `token` one of `frameledger token new`, empty for none. The default of
-        each is that of the settings, `url` or `token` (`FRAMELEDGER_URL`, `FRAMELEDGER_TOKEN`); without settings those
-        of `Settings.from_env()`. Raises `SettingsError` if no address is set, or one that cannot be one.
+        """`url` is the gateway's address, and `token` an access token (`frameledger token new`), empty for none. Their
+        defaults are `url` and `token` of the settings (`FRAMELEDGER_URL`, `FRAMELEDGER_TOKEN`); the default of
+        `settings` is `Settings.from_env()`. Raises `SettingsError` for a missing or invalid address.
         """
         if settings is None and (url is None or token is None):
             settings = Settings.from_env()
@@ -191,7 +191,7 @@ class HttpClient(Conversations):
                     raise
                 await asyncio.sleep(pause)
             else:
-                # A gateway that stops ends an answer in the middle of a conversation.
+                # A gateway that stops ends a response in the middle of a conversation.
                 if after_version == before:
                     return
             if after_version != before:
@@ -224,7 +224,7 @@ class HttpClient(Conversations):
                         if event.name != "frame":
                             continue
                         frame = answers.stored_frame(context_id, event.data)
-                        # After a `reset` all come again.
+                        # After a `reset` all frames are sent again.
                         if frame.version > after_version:
                             yield frame
                             after_version = frame.version
@@ -241,8 +241,8 @@ class HttpClient(Conversations):
                 await asyncio.sleep(_pause(backoff, retry_after))
 
     async def goes_on(self, context_id: str) -> tuple[bool, int]:
-        """Returns whether a run of the conversation is open, or a call that it waits for, and the conversation's
-        version; False and 0 if the conversation does not exist."""
+        """Returns whether a run, or a call that the conversation waits for, is open, and the conversation's version;
+        False and 0 if the conversation does not exist."""
         try:
             answer = await self._read("GET", context_id, "/activity")
         except NoSuchContextError:
@@ -281,7 +281,7 @@ class HttpClient(Conversations):
         return await self._ask(method, context_id, path, **request)
 
     async def _ask(self, method: str, context_id: str | None, path: str, **request: Any) -> Answer:
-        """Returns the answer about a conversation, or for None about none."""
+        """Returns the response to a request about a conversation; with None, about no conversation."""
         self._check_open()
         deadline = _now() + READ_SECONDS
         return await self._requests.send(

@@ -19,10 +19,10 @@ class Event:
 
 
 async def lines_of(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yields the lines of these pieces without their ends, each once it is whole. Only a line feed ends one."""
+    """Yields each line of these pieces, without its end, once it is complete. Only a line feed ends a line."""
     begun = list[bytes]()
     async for piece in pieces:
-        # A line may come in thousands of pieces, so it is put together once.
+        # A line may arrive in thousands of pieces, so they are joined only once.
         rest, *others = piece.split(b"\n")
         begun.append(rest)
         for other in others:

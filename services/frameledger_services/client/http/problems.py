@@ -16,7 +16,7 @@ from frameledger_services.store.schema import SchemaError
 MEDIA_TYPE = "application/problem+json"
 
 AGAIN = frozenset((408, 429, 502, 503, 504))
-"""Statuses after which a request is repeated: those of a gateway, and of a proxy before it."""
+"""Statuses after which a request is repeated: those of a gateway, and of a proxy in front of it."""
 
 MOST_SHOWN = 200
 
@@ -58,7 +58,7 @@ def problem_of(response: Answer) -> dict[str, Any]:
 
 
 def error_of(response: Answer, url: str, context_id: str | None) -> FrameledgerError:
-    """Returns the error for a response that is no success. Raises `GatewayAnswerError` for one that lacks a part."""
+    """Returns the error for an unsuccessful response. Raises `GatewayAnswerError` for an incomplete one."""
     problem = problem_of(response)
     word = str(problem.get("type", "")).rpartition("/")[2]
     detail = str(problem.get("detail") or problem.get("title") or f"status {response.status}")
@@ -66,7 +66,7 @@ def error_of(response: Answer, url: str, context_id: str | None) -> FrameledgerE
         case "erased" if receipt := problem.get("receipt"):
             with reading():
                 erased_at, why = datetime.fromisoformat(receipt["erased_at"]), receipt["why"]
-                # With a token that redacts content it is an object.
+                # For a token that redacts content it is an object.
                 told = why if isinstance(why, str) else None
                 return ContextErasedError(context_id or "", receipt["version"], erased_at, told)
         case "no-such-context" | "erased":
@@ -91,9 +91,8 @@ def error_of(response: Answer, url: str, context_id: str | None) -> FrameledgerE
 
 
 def is_about_frames(error: GatewayAnswerError) -> bool:
-    """Returns whether an answer to an append refuses the frames themselves, so that sending them again is refused too.
-
-    A 413 may come from a proxy before the gateway. Any other answer says nothing of the frames.
+    """Returns whether a response to an append rejects the frames themselves, so that sending them again would be
+    rejected too. A 413 may come from a proxy in front of the gateway. Any other response says nothing about the frames.
     """
     if isinstance(error, GatewayProblemError):
         return error.word in _ABOUT_FRAMES

@@ -31,18 +31,18 @@ SILENT_SECONDS = 40.0
 """A stream that is silent for this time is dead: a gateway sends a heartbeat every 15 seconds."""
 
 IDLE_SECONDS = 30.0
-"""How long a connection without a request is kept: shorter than a gateway keeps it, and most proxies before one. What
-closes it there may do so while a request is on its way."""
+"""How long an idle connection is kept: shorter than a gateway and most proxies in front of one keep it, because they
+might close it while a request is on its way."""
 
 MOST_HEADER_BYTES = 64 * 1024
-"""An answer to an append names frames in `Location`."""
+"""A response to an append names frames in `Location`."""
 
 
 class Requests:
     """Requests about conversations to one gateway."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        """Connects to nothing yet. Raises `SettingsError` for an address or a token that cannot be one."""
+        """Does not connect yet. Raises `SettingsError` for an invalid address or token."""
         try:
             address = URL(url)
             # Labels that are empty or too long would only be found when the name is resolved.
@@ -54,7 +54,7 @@ class Requests:
             raise SettingsError([f"{shown!r} is not the address of a gateway: {error}"]) from error
         self._address = str(address).rstrip("/")
         self.url = without_credentials(self._address)
-        """The address for people: it is in errors, which applications log."""
+        """The address for display: it appears in errors, which applications log."""
 
         if token and not token.isascii():
             raise SettingsError(["A token is ASCII; FRAMELEDGER_TOKEN is not."])
@@ -62,13 +62,13 @@ class Requests:
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
         self._responses: set[aiohttp.ClientResponse] = set()
-        """Those whose bodies are being read."""
+        """Responses whose bodies are being read."""
 
     async def close(self) -> None:
-        """Close all connections; twice does nothing. A request that has no answer yet gets none."""
+        """Close all connections. Closing twice does nothing. A request without a response gets none."""
         self._is_closed = True
         for response in self._responses:
-            # aiohttp closes the connection, and leaves its readers waiting.
+            # aiohttp closes the connection but leaves its readers waiting.
             response.content.set_exception(aiohttp.ClientConnectionError("The client was closed."))
         if self._session is not None:
             await self._session.close()
@@ -87,7 +87,7 @@ class Requests:
         **request: Any,
     ) -> Answer:
         """Returns the response. Retries while the gateway is unavailable, and ends at the `deadline`, a time of the
-        event loop. If a response `may_overrun` the deadline, it may take as long as it arrives steadily.
+        event loop. A response that `may_overrun` the deadline may take longer as long as it arrives steadily.
 
         `wait_seconds` is how long the request asks the gateway to wait. Adds the ids of frames that the gateway reports
         as published to `published`. Raises what `error_of` returns.
@@ -95,7 +95,7 @@ class Requests:
         backoff = Backoff()
         failure: GatewayUnavailableError | None = None
         while True:
-            # As a file: aiohttp warns of values of a megabyte.
+            # As a file, because aiohttp warns about values of more than a megabyte.
             body = None if content is None else io.BytesIO(content)
             try:
                 async with (
@@ -108,7 +108,7 @@ class Requests:
             except aiohttp.ClientError as error:
                 failure = self._unanswered(error)
             except TimeoutError as error:
-                # What was said before says more.
+                # The earlier error says more.
                 raise failure or self._unanswered(error) from error
             else:
                 if answer.is_success:
@@ -132,7 +132,7 @@ class Requests:
         """Yields the lines of a response as they arrive, without line ends. Does not retry.
 
         Raises what `error_of` returns, also for a response of another media type than `accept`, and
-        `GatewayUnavailableError` also when the answer breaks off.
+        `GatewayUnavailableError` also if the response breaks off.
         """
         try:
             async with self._request(
@@ -141,7 +141,7 @@ class Requests:
                 if response.status // 100 != 2:
                     raise error_of(await _answer(response), self.url, context_id)
                 if response.content_type != accept:
-                    # Such as a page, which many servers answer to any path: it may have no line, or no end.
+                    # For example a page, which many servers return for any path: it may have no line, or no end.
                     other = Answer(str(response.url), response.status, response.headers, b"")
                     raise error_of(other, self.url, context_id)
                 yield events.lines_of(response.content.iter_any())
@@ -149,7 +149,7 @@ class Requests:
             raise self._unanswered(error) from error
 
     def address(self, context_id: str | None, path: str) -> str:
-        """Returns the address of what belongs to a conversation; for None, to none."""
+        """Returns the URL of a resource of a conversation; with None, of one outside conversations."""
         if context_id is None:
             return f"{self._address}/v1{path}"
         # A segment of only dots would be a relative path.
@@ -160,10 +160,10 @@ class Requests:
     async def _request(
         self, method: str, context_id: str | None, path: str, *, silent: float, **request: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yields a response whose body was not read yet. Raises `aiohttp.ClientError`, also if nothing comes for
-        `silent` seconds, `GatewayUnavailableError` if it was closed, and ValueError for what cannot be asked."""
+        """Yields a response with an unread body. Raises `aiohttp.ClientError`, also if nothing arrives for `silent`
+        seconds, `GatewayUnavailableError` if the connections were closed, and ValueError for an impossible request."""
         if self._is_closed:
-            # aiohttp's own error is a RuntimeError, which says nothing of the frames of a request.
+            # aiohttp's own error is a RuntimeError, which does not carry the frames of a request.
             raise GatewayUnavailableError(f"The client was closed before {self.url} had answered.")
         if self._session is None:
             self._session = _session(self._address, self._headers)
@@ -183,7 +183,7 @@ class Requests:
                 self._responses.discard(response)
 
     def _unanswered(self, error: Exception) -> GatewayUnavailableError:
-        # Before ValueError, which it is too.
+        # Before ValueError, which is its base class.
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             refused = error.certificate_error
             why = getattr(refused, "verify_message", "") or refused
@@ -208,10 +208,10 @@ class Requests:
 
 
 def _session(url: str, headers: Mapping[str, str]) -> aiohttp.ClientSession:
-    """Returns connections for one gateway. It needs a running event loop."""
+    """Returns connections to one gateway. Needs a running event loop."""
     proxy = _proxy(URL(url))
     return aiohttp.ClientSession(
-        # As many streams as the caller follows.
+        # No limit: a caller may follow any number of streams.
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS),
         headers=headers,
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -222,9 +222,10 @@ def _session(url: str, headers: Mapping[str, str]) -> aiohttp.ClientSession:
 
 
 def _proxy(url: URL) -> URL | None:
-    """Returns the proxy that the environment names. aiohttp's own way, `trust_env`, reads `.netrc` for every request,
-    and refuses a token beside what it finds there. A gateway on this machine is asked without: a proxy on another one
-    does not reach it. Raises `SettingsError` for a proxy that does not speak HTTP."""
+    """Returns the proxy that the environment names. aiohttp's own option, `trust_env`, reads `.netrc` for every
+    request, and rejects a token in addition to credentials found there. A gateway on this machine is requested without
+    a proxy, because a proxy on another machine does not reach it. Raises `SettingsError` for a proxy that does not
+    speak HTTP."""
     if is_this_machine(url.host or "") or proxy_bypass(f"{url.host_subcomponent}:{url.port}"):
         return None
     proxies = getproxies()
