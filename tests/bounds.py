@@ -1,9 +1,9 @@
 """How long the tests wait before they give up: every bound of the suite, with its reason.
 
 A bound only ends a test that hangs. What a test waits for is progress, and no test passes or fails by how fast that
-comes. All bounds are scaled by one factor, measured once when the run starts: how much slower than the machine on
-which they were chosen this one is just now, with whatever else it does. `TEST_SLOWNESS` sets the factor instead; the
-processes that tests start inherit it.
+comes. All bounds are scaled by one factor, measured once when the run starts: how much slower this machine is now, with
+its current load, than the machine on which they were chosen. `TEST_SLOWNESS` sets the factor instead; the processes
+that tests start inherit it.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from statistics import median
 from time import perf_counter
 
 REFERENCE_SECONDS = 0.06
-"""What `_work` took on the machine on which the bounds were chosen, while it did nothing else: two cores, as in CI."""
+"""Seconds that `_work` took on the machine on which the bounds were chosen, while it was idle: two cores, as in CI."""
 
 FASTEST, SLOWEST = 1.0, 20.0
-"""The factor stays between these: a fast machine waits no less, and a hang ends on the slowest one too."""
+"""The limits of the factor: a fast machine waits no less, and a hang also ends on the slowest machine."""
 
 VARIABLE = "TEST_SLOWNESS"
 IS_GIVEN = VARIABLE in os.environ
-"""Somebody set the factor: a person, or the process that started this one."""
+"""The factor was set by a person, or by the process that started this one."""
 
 
 def slowness() -> float:
-    """The factor, measured in the first process of a run that asks for it and handed to those that it starts."""
+    """The factor. The first process of a run that needs it measures it and passes it to the processes that it
+    starts."""
     given = os.environ.get(VARIABLE)
     if given is None:
         times = [_seconds() for _ in range(5)]
@@ -34,8 +35,8 @@ def slowness() -> float:
 
 
 def scaled(seconds: float) -> float:
-    """A time limit *of the product* that a test makes short, such as a lease or a function's deadline: on a slow
-    machine the work beside which it runs is slower by as much."""
+    """A time limit *of the product* that a test shortens, such as a lease or a function's deadline: on a slow machine
+    the concurrent work is slower by the same factor."""
     return seconds * slowness()
 
 
@@ -55,7 +56,7 @@ IN_PROCESS = scaled(30.0)
 """Tasks and threads of one process, and sockets between them. They take milliseconds."""
 
 ONE_ANSWER = scaled(10.0)
-"""One question to a server that is up: after that a new connection asks it again, until `ON_SERVERS` is over."""
+"""One request to a running server: after that it is repeated on a new connection, until `ON_SERVERS` is over."""
 
 ON_SERVERS = scaled(90.0)
 """Something on a real broker and a real database, other processes included: milliseconds to some seconds, of which

@@ -1,7 +1,6 @@
-"""What Python compiles is kept, also where it is told not to: some containers are.
-
-Without it each process of a run compiles every module of ours that it imports, and a worker of xdist every test: most
-commands take twice the time, and a whole run starts a thousand processes.
+"""Keeps what Python compiles, also where the environment forbids it, as some containers do. Otherwise each process of a
+run would compile every module of ours that it imports, and each worker of xdist every test: most commands would take
+twice the time, and a whole run starts a thousand processes.
 """
 
 import fcntl
@@ -26,11 +25,10 @@ def keep() -> None:
 
 @contextmanager
 def compiled_by_one(environment: Path = Path(sys.prefix), within: float = PROGRAM) -> Iterator[None]:
-    """Import tests in this block: the first process of an environment goes ahead, and those that come meanwhile wait
-    until it has compiled them, and go on together. In a new checkout each of them would compile all of it.
-
-    The kernel frees the lock of a process that dies; those that waited compile for themselves then. So does everybody
-    where the file system has no locks, and whoever has waited `within` seconds for a process that is frozen.
+    """Import tests in this block: the first process of an environment goes ahead, and those that arrive meanwhile wait
+    until it has compiled them, and continue together. In a new checkout each of them would compile everything. The
+    kernel frees the lock of a process that dies; those that waited then compile for themselves. So do all processes
+    where the file system has no locks, and a process that has waited `within` seconds for a frozen one.
     """
     place = os.open(environment, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""Certificates are read once by a process of tests.
+"""A test process reads certificates only once.
 
 httpx, and the SDKs of providers that use it, read those of all authorities for each client, in 50 ms of processor time:
 a fifth of what tests with such clients cost. None of them speaks TLS.
@@ -10,6 +10,6 @@ from httpx._transports import default
 
 
 def keep() -> None:
-    """From now on the clients of httpx in this process share a TLS context. No public name leads to it that the
-    clients of SDKs would use too."""
+    """From now on the httpx clients in this process share a TLS context. The replaced name is private: no public one
+    also covers the clients of SDKs."""
     default.create_ssl_context = cache(default.create_ssl_context)  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
-"""What every test may rely on: the shared material where it exists, and how hard the laws are tried.
+"""What every test may rely on: the shared material where it exists, and the number of examples of each law.
 
-A law draws the same examples in every run, so that a change that fails it fails it everywhere. Looking for
-new ones is a thing of its own: `make chaos` does, and `pytest tests/laws --hypothesis-profile=long`.
+A law draws the same examples in every run, so that a change that fails it fails it everywhere. `make chaos` and `pytest
+tests/laws --hypothesis-profile=long` look for new examples.
 """
 
 import gc
@@ -21,7 +21,8 @@ from tests.statements import (  # noqa: F401  # hooks
 )
 from tests.support import java_archive
 
-# Fixtures of which a process has one: here for all folders, since each folder that imports them has its own.
+# Fixtures of which a process needs only one instance: they are imported here for all folders, because each folder that
+# imports them gets its own.
 from tests.support.databases import migrated_template, shared_database  # noqa: F401
 from tests.support.servers import database_server, kafka, postgres  # noqa: F401
 
@@ -42,7 +43,8 @@ SELDOM = 1_000
 in_memory.use()
 bytecode.keep()
 certificates.keep()
-# What a shell starts in the background ignores Ctrl-C, and so does all that it starts; tests send it to programs.
+# A process that a shell started in the background ignores Ctrl-C, and so do its children; but tests send Ctrl-C to
+# programs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # An example of most laws is a conversation of fifty frames.

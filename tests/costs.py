@@ -1,9 +1,9 @@
-"""What each module of the suite costs, and that those that take longest begin first.
+"""Measures the cost of each module of the suite, and starts those that take longest first.
 
-`pytest --costs` ends with a table: how long each module took, the processor time of the test's own process, and that
-of all that it started, servers included but for the broker that all processes share. `--costs-kept` also writes the
-seconds of the longest ones to `costs.tsv`, by which every run with xdist is ordered: a long module that begins last has
-one core idle until it ends.
+`pytest --costs` ends with a table: how long each module took, the processor time of the test's own process, and that of
+all processes that it started, including servers except the broker that all share. `--costs-kept` also writes the
+seconds of the longest ones to `costs.tsv`, by which every run with xdist is ordered: while a long module that began
+last still runs, the other cores are idle.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 
 KEPT = Path(__file__).with_name("costs.tsv")
 LONG = 5.0
-"""Seconds. Whatever is shorter than this fills the gaps at the end, in any order."""
+"""Seconds. Modules shorter than this fill the gaps at the end, in any order."""
 
 SHOWN = 25
 
@@ -35,7 +35,7 @@ class Cost:
 
     @classmethod
     def now(cls) -> Self:
-        """What this process has cost until now. A program that has left its parent is not in it."""
+        """The cost of this process so far, without programs that have detached from it."""
         this = psutil.Process()
         mine = this.cpu_times()
         started = mine.children_user + mine.children_system
@@ -61,7 +61,7 @@ class Cost:
 
 @dataclass(slots=True)
 class Account:
-    """The costs of modules: what is spent between the first test of one and that of the next."""
+    """The costs of modules: what is spent from the first test of a module to the first test of the next."""
 
     costs: dict[str, Cost] = field(default_factory=dict)
     _module: str = ""
@@ -159,13 +159,13 @@ def module_of(item: pytest.Item) -> str:
 
 
 def kept(file: Path = KEPT) -> dict[str, float]:
-    """How many seconds the long modules took when somebody measured them."""
+    """The seconds that the long modules took when they were last measured."""
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return {module: float(seconds) for module, seconds in (line.split("\t") for line in lines)}
 
 
 def keep(costs: dict[str, Cost], file: Path = KEPT) -> None:
-    """Put what was measured in the place of what was known of these modules; the longest come first."""
+    """Replace the known costs of these modules by the measured ones; the longest come first."""
     seconds = kept(file) | {module: cost.clock for module, cost in costs.items()}
     long = sorted(((took, module) for module, took in seconds.items() if took >= LONG), reverse=True)
     file.write_text("".join(f"{module}\t{took:.0f}\n" for took, module in long), encoding="utf-8")

@@ -1,8 +1,7 @@
-"""Where the tests' files lie: in memory, where the machine has room for that.
-
-Every test gets a database of its own, some three hundred files that live for a second. To make and delete one took
-0.10 s of processor time on a disk's file system (ext4), and takes 0.03 s in memory. Nothing here is about disks: what
-a server has written survives a SIGKILL of its processes in memory as well.
+"""Keeps the tests' files in memory, if the machine has room. Every test gets its own database, some three hundred files
+that live for a second. Creating and deleting one takes 0.10 s of processor time on a disk's file system (ext4), and
+0.03 s in memory. No test is about disks: what a server has written survives a SIGKILL of its processes in memory as
+well.
 """
 
 import os

@@ -1,7 +1,6 @@
-"""Ends what a run left behind: programs that a test had detached when the run was broken off.
-
-A fixture or a test ends what it has started. If only pytest gets the signal and not the processes of xdist, these are
-killed before they do; a detached `frameledger up` would then run on, and take time from the next run.
+"""Ends what an aborted run left behind: programs that a test had detached. A fixture or a test ends what it has
+started. But if only pytest gets the signal, the processes of xdist are killed before they can do so; a detached
+`frameledger up` would then continue to run and slow down the next run.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import pytest
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In the process that the others belong to, once these have ended."""
+    """Runs in the main process, after the processes of xdist have ended."""
     if not hasattr(session.config, "workerinput"):
         temporary = session.config._tmp_path_factory  # type: ignore[attr-defined]  # pytest has no public name for it
         kill_all_of(temporary.getbasetemp())

@@ -1,6 +1,6 @@
 """One broker for all processes of a run with xdist, from before they are started until they have ended.
 
-Half of what a broker of tests costs is to start and to get warm, which a broker for each process pays again and again.
+Starting and warming up is half of the cost of a broker, and a broker for each process would pay it each time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which SQL statements of the services no test executed: a run of the whole suite, with or without its long tests,
 lists them, and fails for them.
 
-A statement that no test runs is found broken by whoever needs it first. What counts as executed is what this process,
-or one of xdist's, gave to psycopg; what only a program that a test started gave to it does not. A run of a part of the
-suite lists what it did not execute with `--statements`, and does not fail. The hooks are imported by `conftest.py`.
+If a statement that no test runs is broken, the first user finds out. A statement counts as executed if this process, or
+one of xdist's, passed it to psycopg, but not if only a program that a test started did. A run of a part of the suite
+lists what it did not execute with `--statements`, and does not fail. The hooks are imported by `conftest.py`.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ def parts_of(text: str) -> Parts:
 
 
 def is_in(plain: str, parts: Parts) -> bool:
-    """Whether a text has all the parts, one behind the other. In one pass: a regular expression with as many gaps
-    would try every way to place them."""
+    """Whether a text has all the parts, in this order. In one pass: a regular expression with as many gaps would try
+    every way to place them."""
     at = 0
     for part in parts:
         at = plain.find(part, at)

@@ -2,8 +2,8 @@
 which is `make test-long`, also the tests that are marked as long, and four times the examples of each law.
 
 The tests leave a core idle whenever they wait for servers. mypy without its cache takes one core for most of a minute,
-the bridges a network and then one core for three minutes: run one after another, all that would be added to the clock.
-Style is checked before any of it: that takes a second.
+the bridges a network and then one core for three minutes: run one after another, all that would be added to the total
+time. Style is checked before any of it: that takes a second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the documents of AG-UI 1.0 say of a stream of events, as an oracle; and a client that does what they say.
+"""The rules of AG-UI 1.0 for a stream of events, as an oracle, and a client that follows them.
 
 The rules are those of the pages "Runs and steps", "Streaming messages", "Reasoning" and "State" of its specification;
 shapes are the models of the package `ag-ui-protocol`.

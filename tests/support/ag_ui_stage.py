@@ -123,7 +123,7 @@ def ag_ui_stage(kafka, database_server, migrated_template, tmp_path_factory):
     also = {
         "gateway_port": str(ports.choose(0)),
         "gateway_ag_ui": "true",
-        # A busy machine comes back within it, and it ends long before what is recited.
+        # Long enough to reconnect on a busy machine, and much shorter than the recited answer.
         "gateway_ag_ui_reconnect_secs": str(min(scaled(5.0), 30.0)),
     }
     with (

@@ -1,6 +1,5 @@
-"""A road with a projector on which a scripted model answers and the demo's functions run, each in a process of its own.
-
-For what talks with a conversation from outside: a terminal, a front end, a client of somebody else's API.
+"""A road with a projector on which a scripted model answers and the demo's functions run, each in its own process. For
+tests of what talks with a conversation from outside: a terminal, a front end, or a client of another provider's API.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Service:
         self.begin()
 
     def begin(self) -> None:
-        """Begin, also again after a kill."""
+        """Start it, also again after a kill."""
         self._process = Command(self._words, self._environment)
 
     def kill(self) -> None:

@@ -1,9 +1,9 @@
-"""The inference service in tests: in a thread beside the test, or in a process that dies where it is told to.
+"""The inference service in tests: in a thread of the test's process, or in a process that dies at a given point.
 
 A point is named after what comes next: `claim` (before the claim), `compose` (claimed, nothing read), `publish TYPE`
-(before a frame of that type is given to the broker) and `published TYPE` (it is on the log). Nothing of that is known
-to the code under test: what it calls is wrapped here. Frames are given to the broker one by one there, so that a death
-between two that the service publishes together is possible, as it is at a broker.
+(before a frame of that type is given to the broker) and `published TYPE` (it is on the log). The code under test knows
+nothing of these points: what it calls is wrapped here. The wrapper gives frames to the broker one by one, so that the
+process can die between two frames that the service publishes together, as it can with a real broker.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ from frameledger_services.settings import Settings
 preload(__name__)
 
 QUICK = {"work_lease_secs": scaled(1.0), "work_heartbeat_secs": 0.1}
-"""Nobody waits for the dead for long. A busy machine may end a lease too: such tests count no attempts."""
+"""A short lease, so that work of dead workers is soon taken over. On a busy machine a lease may end too: such tests do
+not count attempts."""
 
 STEADY = {"work_lease_secs": scaled(20.0), "work_heartbeat_secs": 0.1}
-"""A lease that lasts, however busy the machine is: each run is one attempt."""
+"""A lease that lasts however busy the machine is: each run has one attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,13 @@ class Plan:
 
 
 def answerer(settings: Settings, plan: Plan | None = None, **options: Any) -> Process:
-    """A process of `run inference` for as long as a block lasts, with the provider that the settings name, or the model
-    that `make` makes of them. It says the name of its point when it is there."""
+    """A process of `run inference` during a block, with the provider that the settings name, or with the model that
+    `make` returns for them. It reports the name of its point when it reaches it."""
     return Process(_serve, settings, plan or Plan(), options)
 
 
 class Beside:
-    """The service in an event loop of its own, beside the test, and whatever it needs there."""
+    """The service and its dependencies in their own event loop, in a thread of the test's process."""
 
     def __init__(
         self, settings: Settings, make: Callable[[Any], LLMService[Any]], needs: Any, **options: Any
@@ -74,7 +75,7 @@ class Beside:
         assert self._ready.wait(ON_SERVERS), "the service does not begin"
 
     def end(self) -> None:
-        """Let it finish; raises what it died of."""
+        """Let it finish. Raises the error that ended it, if one did."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(ON_SERVERS)
@@ -106,7 +107,7 @@ def answering(
     needs: AbstractAsyncContextManager[Any] | None = None,
     **options: Any,
 ):
-    """The service beside the test for as long as the block lasts. `make` is given what `needs` yields."""
+    """The service during the block, in a thread of the test's process. `make` receives what `needs` yields."""
     beside = Beside(settings, make, needs or nullcontext(), **options)
     beside.begin()
     try:

@@ -1,4 +1,4 @@
-"""The projector without Kafka: records as a topic has them, and what stores them; and what the tables have then."""
+"""The projector without Kafka: records as a topic has them, a projector that stores them, and the resulting tables."""
 
 import asyncio
 import itertools
@@ -35,7 +35,7 @@ LATER = (
     "rewritten",
     "second-inputs",
 )
-"""Histories that were added since pages of the command line show the times of the others. Another one goes here."""
+"""Histories that were added after pages had shown the times of the others. Add a new history here."""
 
 PARTITIONS = 4
 
@@ -73,7 +73,7 @@ class Log:
 
 
 class Projecting:
-    """A projector without Kafka: it owns all partitions and is handed their records."""
+    """A projector without Kafka: it owns all partitions and is given their records."""
 
     def __init__(self, address, *, cache_bytes=1 << 20, owner="test", rebuild_frames=0, topic=TOPIC):
         self.address = address
@@ -98,8 +98,8 @@ class Projecting:
 
     async def __aexit__(self, *_):
         if not self.connection.closed:
-            # Whatever looks at the tables next is to believe them, although nothing projects any more.
-            # As asynchronously as a batch: nothing is to be on disk because of this.
+            # So that readers trust the tables although no projector runs any more. Asynchronous like a batch: this must
+            # not cause anything to be flushed to disk.
             async with self.connection.transaction():
                 await self.connection.execute("SET LOCAL synchronous_commit = off")
                 await self.connection.execute(
@@ -143,13 +143,14 @@ def histories_interleaved():
 
 @pytest.fixture(params=[0, 64], ids=["each by itself", "all at once"])
 def both_writers(monkeypatch, request):
-    """Runs a test twice: batches are written by a statement for each table, and small ones as one statement."""
+    """Runs a test twice: with batches written by a statement per table, and with small batches written by one
+    statement."""
     monkeypatch.setattr(commits, "SMALL_RECORDS", request.param)
 
 
 @pytest.fixture(scope="module", name="filled")
 def database_of_histories(database_server, migrated_template):
-    """The address of a database with all histories, which the tests of a module only read."""
+    """The address of a database with all histories. The tests of a module only read it."""
     with made(database_server, template=migrated_template) as (_, address):
         project(address, histories_interleaved(), sizes=(500,))
         yield address

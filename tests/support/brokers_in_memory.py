@@ -1,7 +1,7 @@
 """A cluster of brokers in memory, at the seam where our feed speaks to aiokafka's client.
 
-What goes over the wire is aiokafka's: metadata, requests, answers, batches. The rules by which a broker answers a fetch
-are Kafka's, as far as one consumer sees them.
+Metadata, requests, responses and batches are aiokafka's own. The rules by which a broker answers a fetch are Kafka's,
+as far as one consumer sees them.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _CONTROL = 0x20
 
 
 class Brokers:
-    """Some brokers, each of which leads some partitions of one topic. It is its own consumer and client of aiokafka.
-
-    `leaders` is how it is, and what the client believes is `cluster`: it learns by `tell`, or when it asks.
+    """Some brokers, each of which leads some partitions of one topic. This object is also the consumer and the client
+    of aiokafka. `leaders` is the actual state; `cluster` is what the client believes, which is updated by `tell` or
+    when it asks.
     """
 
     def __init__(self, topic: str, leaders: Mapping[int, int], request_class: Any = FetchRequest_v11) -> None:
         self.leaders = dict(leaders)
         self.away: set[int] = set()
         self.held: dict[int, asyncio.Event] = {}
-        """Brokers whose answers are on their way until it is set, as they were when they were given."""
+        """Brokers whose responses are delayed until the event is set; their content does not change meanwhile."""
         self.errors: dict[int, int] = {}
         """Partitions that are answered with an error."""
         self.answers_metadata = True
@@ -68,14 +68,14 @@ class Brokers:
         self.change()
 
     def change(self, **attributes: Any) -> None:
-        """Something is otherwise now: brokers that keep a request look again."""
+        """Note a change: brokers that hold a request look again."""
         for name, value in attributes.items():
             setattr(self, name, value)
         self._changed.set()
         self._changed = asyncio.Event()
 
     def quiet(self) -> None:
-        """So long was there nothing new that every request which is kept gets its answer."""
+        """Let so much time pass without new records that every held request is answered."""
         self._quiets += 1
         self.change()
 
@@ -141,7 +141,7 @@ class Brokers:
             elif not 0 <= offset <= log.end:
                 error = error or OUT_OF_RANGE
             elif not error:
-                # The first that has anything gives at least one batch, however large.
+                # The first partition with records returns at least one batch, however large.
                 raw = log.read(offset, min(most[partition], room), any(one[-1] for one in found))
                 room -= min(len(raw), room)
             found.append((partition, error, log.end, log.aborted_from(offset), raw))
@@ -198,7 +198,7 @@ class _Log:
         self._add(bytearray(builder.build()), 1, _CONTROL)
 
     def read(self, offset: int, most: int, is_bounded: bool) -> bytes:
-        """Whole batches, from the one on that has the offset. Nothing of a transaction that has not ended."""
+        """Whole batches, starting with the one that has the offset. Nothing of a transaction that has not ended."""
         stable = min(self._begun.values(), default=self.end)
         read = b""
         for last, batch in self._batches:

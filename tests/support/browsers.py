@@ -1,8 +1,8 @@
-"""A real browser for the tests of the page: one that is there, one that CI installs, or none.
+"""A real browser for the tests of the page: an installed one, one that CI installs, or none.
 
-`TEST_BROWSER` names a Chromium; otherwise it is Playwright's own, or the first of `NAMES` on the path. CI that is root
-on a Debian installs one when the first test needs it, 100 MB in a quarter of a minute. Elsewhere nothing is installed
-behind anybody's back: the tests are skipped, and say how to get one.
+`TEST_BROWSER` names a Chromium; otherwise it is Playwright's own, or the first of `NAMES` on the path. CI that runs as
+root on Debian installs one when the first test needs it, 100 MB in a quarter of a minute. Elsewhere nothing is
+installed: the tests are skipped, and say how to get a browser.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COMMANDS = (
     ("apt-get", "-qq", "update"),
     ("apt-get", "-qq", "install", "--yes", "--no-install-recommends", PACKAGE),
 )
-"""Lists of packages in images of containers are empty or too old."""
+"""Package lists in container images are empty or outdated."""
 
 FLAGS = (
     "--headless",
@@ -104,8 +104,8 @@ def on_path() -> str | None:
 
 
 def installed(folder: Path, environment: Mapping[str, str], user: int | None = None) -> str | None:
-    """Returns the browser that CI installs, once in a run, whichever of its processes comes first. None where that may
-    not be done or fails."""
+    """Returns the browser that CI installs. The first process of a run installs it. Returns None where that is not
+    allowed or fails."""
     is_root = (os.geteuid() if user is None else user) == 0
     if not environment.get("CI") or not is_root or shutil.which("apt-get") is None:
         return None

@@ -1,4 +1,4 @@
-"""Calls of played models, and what holds for them in the end: by the log, the tables and their effects."""
+"""Calls of played models, and what must hold for them in the end in the log, the tables and their effects."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def until_at_rest(road: Road, calls: Iterable[str]) -> None:
 def check(
     road: Road, effects: Effects, calls: Iterable[str], *, safe: bool, interrupted: bool | None = False
 ) -> None:
-    """Assert what holds for each of these calls after any fault; each has a conversation of its own. `interrupted` is
+    """Assert what must hold for each of these calls after any fault; each has its own conversation. `interrupted` is
     None for an interruption that may have come before its end or after it."""
     for call in calls:
         said = f"{call}: {log_of(road, call)}, effects {effects.of(call)}"

@@ -1,4 +1,4 @@
-"""One call of a function with its dependencies in memory, for orders of events that servers do not keep to."""
+"""A function call with its dependencies in memory, for orders of events that cannot be forced on servers."""
 
 import asyncio
 from contextlib import asynccontextmanager

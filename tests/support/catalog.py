@@ -1,4 +1,4 @@
-"""What a database says about itself: every object of a schema as text, so that two can be compared."""
+"""The catalog of a database: every object of a schema as text, so that two schemas can be compared."""
 
 import psycopg
 

@@ -1,4 +1,4 @@
-"""What has to hold for the causes of frames: nothing that a service of ours says comes of nothing."""
+"""What must hold for the causes of frames: every frame of our services has one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ APPLICATION = ("LLMSetToolsFrame", "FunctionCallsStartedFrame")
 
 
 def without_origin(connection: psycopg.Connection) -> list[tuple[Any, ...]]:
-    """The frames of services whose causes do not lead to a frame that somebody else said by himself: each with its
-    type, source and outcome, and the type of the frame at which they end."""
+    """The frames of services whose causes do not lead to a frame that another publisher sent on its own: each with its
+    type, source and outcome, and the type of the frame at which the causes end."""
     return connection.execute(
         """
         SELECT frame.context_id, frame.version, frame.type, frame.source, frame.outcome, first.type
@@ -36,8 +36,9 @@ _OURS = "^frameledger/(inference/|functions/|timekeeper|projector|unpark)"
 
 
 def not_as_promised(connection: psycopg.Connection) -> list[tuple[Any, ...]]:
-    """The frames of workers with another cause than theirs: of a run, the frame that opened it; of a call's start, the
-    one that dispatched it; of what follows, the start; and of a cancel, the start or an interruption."""
+    """The frames of workers with a wrong cause. The right cause is, for a run, the frame that opened it; for the start
+    of a call, the frame that dispatched it; for what follows, the start; and for a cancel, the start or an
+    interruption."""
     return connection.execute(
         """
         SELECT frame.context_id, frame.version, frame.type, frame.source, cause.version, cause.type

@@ -54,7 +54,7 @@ class Worker:
 
 @asynccontextmanager
 async def workers(address, *offered):
-    """Workers that have registered, each offer given by what is not usual of it."""
+    """Workers that have registered, each described by how its offer differs from the default."""
     async with AsyncExitStack() as stack:
         made = []
         for options in offered:

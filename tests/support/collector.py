@@ -63,7 +63,7 @@ class Collector:
         return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint, "OTEL_BSP_SCHEDULE_DELAY": "20"}
 
     def until(self, told: Told) -> list[Received]:
-        """Returns all spans once they are what the test waits for."""
+        """Returns all spans once they satisfy the test's condition."""
         end = time.monotonic() + PROGRAM
         with self.changed:
             while not told(self.spans):

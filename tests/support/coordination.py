@@ -1,7 +1,5 @@
-"""A broker that answers, and names no coordinator for consumer groups: nobody can join one.
-
-So answers a cluster on which no broker leads the partition of `__consumer_offsets` that has the group, and one on which
-the user has no right to the group.
+"""A broker that responds but names no coordinator for consumer groups, so that nobody can join one. A cluster responds
+like this if no broker leads the group's partition of `__consumer_offsets`, or if the user has no right to the group.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from aiokafka.client import AIOKafkaClient
 
 def refuse(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> asyncio.Queue[None]:
     """Clients of this process that ask for the coordinator of a group get this error. Returns a queue with an item for
-    each time that one asked."""
+    each such request."""
     asked: asyncio.Queue[None] = asyncio.Queue()
 
     async def no_coordinator(*_: Any) -> None:

@@ -15,7 +15,8 @@ from frameledger_services.settings_sources import running_file
 
 @contextmanager
 def running_in(directory: Path, addresses: Mapping[str, str] | None = None) -> Iterator[None]:
-    """As an `up` that runs in it, with the addresses of its servers. They stay behind, as by one that was killed."""
+    """Acts as an `up` that runs in the directory, with the addresses of its servers. These remain afterwards, as if it
+    was killed."""
     (directory / data_directory.RUN).mkdir(parents=True, exist_ok=True)
     if addresses is not None:
         running_file(directory).write_text(json.dumps(addresses), encoding="utf-8")

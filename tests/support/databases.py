@@ -21,7 +21,7 @@ _connections: dict[str, psycopg.Connection] = {}
 @pytest.fixture(scope="session")
 def migrated_template(database_server: str) -> Iterator[str]:
     """The name of a database in the shape that this release needs, to be copied and never written to."""
-    # It brings Alembic and SQLAlchemy, half a second of a processor, and a run of unit tests needs neither.
+    # It imports Alembic and SQLAlchemy, which takes half a second, and a run of unit tests needs neither.
     from frameledger_services.store import migration
 
     with made(database_server) as (name, address):
@@ -31,7 +31,7 @@ def migrated_template(database_server: str) -> Iterator[str]:
 
 @pytest.fixture
 def database(database_server: str, migrated_template: str) -> Iterator[str]:
-    """The address of an empty, migrated database of this test's own, as its owner and the server's superuser."""
+    """The address of an empty, migrated database for this test only, as its owner and the server's superuser."""
     with made(database_server, template=migrated_template) as (_, address):
         yield address
 
@@ -45,14 +45,15 @@ def shared_database(database_server: str, migrated_template: str) -> Iterator[st
 
 @pytest.fixture
 def transaction(shared_database: str) -> Iterator[psycopg.Connection]:
-    """A connection in a transaction that is rolled back after the test. What fails needs a savepoint around it."""
+    """A connection in a transaction that is rolled back after the test. A statement that is expected to fail needs a
+    savepoint."""
     with psycopg.connect(shared_database) as connection, connection.transaction(force_rollback=True):
         yield connection
 
 
 @pytest.fixture
 def empty_database(database_server: str) -> Iterator[str]:
-    """The address of a database without any tables, of this test's own."""
+    """The address of an empty database without tables, for this test only."""
     with made(database_server) as (_, address):
         yield address
 
@@ -66,8 +67,8 @@ def make_database(database_server: str) -> Iterator[Callable[..., str]]:
 
 def judging_at_once(address: str) -> None:
     """Make workers that register in this database from now on count as connected for a day. Otherwise a worker waits
-    for a lease before it judges others dead: a test that waits for a takeover would need short leases, which a worker
-    that lives may lose on a machine that is busy for a moment."""
+    for a lease before it considers others dead: a test that waits for a takeover would need short leases, which a live
+    worker may lose on a busy machine."""
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute(
             "ALTER TABLE workers ALTER COLUMN connected_at SET DEFAULT clock_timestamp() - interval '1 day'"
@@ -75,7 +76,7 @@ def judging_at_once(address: str) -> None:
 
 
 def dies(address: str, pid: int) -> None:
-    """Make the heartbeats of a process that was killed older than its lease, for which others would wait."""
+    """Make the heartbeats of a killed process older than its lease, so that other workers do not wait for it to end."""
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute(
             "UPDATE workers SET heartbeat_at = heartbeat_at - make_interval(secs => lease_secs) WHERE pid = %s",
@@ -87,7 +88,7 @@ def dies(address: str, pid: int) -> None:
 def made(
     server: str, template: str = "template0", encoding: str = "UTF8", owner: str | None = None
 ) -> Iterator[tuple[str, str]]:
-    """A database for as long as the block lasts: its name and its address."""
+    """Yields the name and the address of a database that exists during the block."""
     # The process is in the name, for two runs against one server.
     name = f"frameledger_test_{getpid()}_{next(_numbers)}"
     options = [
@@ -109,8 +110,8 @@ def made(
 
 
 def _administration(server: str) -> psycopg.Connection:
-    """A connection of this process to that server, made anew if it was lost. To connect takes half as long as to make
-    a database."""
+    """This process's connection to the server, reopened if it was lost. Connecting takes half as long as creating a
+    database."""
     kept = _connections.get(server)
     if kept is not None:
         with suppress(psycopg.OperationalError):
@@ -122,7 +123,7 @@ def _administration(server: str) -> psycopg.Connection:
 
 
 async def until_somebody_waits(address: str) -> None:
-    """Until a session of this database waits for another one."""
+    """Return when a session of this database waits for another one."""
     async with (
         asyncio.timeout(ON_SERVERS),
         await psycopg.AsyncConnection.connect(address, autocommit=True) as connection,
@@ -137,6 +138,6 @@ async def until_somebody_waits(address: str) -> None:
 
 
 def close() -> None:
-    """Close the connections by which databases were made."""
+    """Close the connections that created databases."""
     while _connections:
         _connections.popitem()[1].close()

@@ -40,7 +40,7 @@ def found_in_tables(connection: psycopg.Connection, words: str) -> list[str]:
 
 
 def found_in_statistics(connection: psycopg.Connection, words: str) -> list[str]:
-    """The columns of all tables of whose values PostgreSQL has samples with these words, as text or in bytes."""
+    """The columns of all tables for which PostgreSQL's statistics contain these words, as text or in bytes."""
     rows = connection.execute(
         """
         SELECT tablename || '.' || attname

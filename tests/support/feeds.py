@@ -28,12 +28,12 @@ LATER = {
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is asked for again is asked for again soon."""
+    """Retries happen soon."""
     monkeypatch.setattr(leaders, "AGAIN_SECONDS", 0.02)
 
 
 class Taking:
-    """Takes answers in: at once, or, while `halted`, only as far as `go_on` says."""
+    """Takes answers at once or, while `halted`, only when `go_on` is called."""
 
     def __init__(self, feed: Any) -> None:
         self.feed = feed

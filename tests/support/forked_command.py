@@ -1,5 +1,5 @@
-"""A `frameledger` command in a process that is forked: it does what one does that was started, and has imported what it
-needs. That they start on their own is shown by `test_gateway_guarded.py` and `test_embedded_up.py`.
+"""A `frameledger` command in a forked process: it behaves like a started command, and has already imported what it
+needs. `test_gateway_guarded.py` and `test_embedded_up.py` test that commands also start on their own.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CommandInTerminal(Process):
 
 def _run(words: Sequence[str], environment: Mapping[str, str], errors: Connection) -> None:
     os.dup2(errors.fileno(), 2)
-    # The stream that was there takes this for a file.
+    # The existing stream treats this as a file.
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
     _become(words, environment)
 

@@ -1,6 +1,6 @@
 """A new broker's files without Java: a process formats one broker, and the others get copies.
 
-To format takes one second of a processor, more than half of what a broker takes to start.
+Formatting takes one second of processor time, more than half of the start of a broker.
 """
 
 from __future__ import annotations

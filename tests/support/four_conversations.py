@@ -2,8 +2,8 @@
 
     python tests/support/four_conversations.py
 
-makes the database `four` on the PostgreSQL of the settings, such as that of a running `frameledger up`. No service
-looks into it, so its conversations stay as they are: nobody answers, and nothing falls due.
+creates the database `four` on the PostgreSQL of the settings, such as that of a running `frameledger up`. No service
+uses it, so its conversations do not change: nothing is answered, and no timeout is enforced.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ def add_with_causes(log, name, lines):
 
 
 def make(server):
-    """Make the database on the server at this address, anew if it is there; its address."""
+    """Create the database on the server at this address, replacing an existing one. Returns its address."""
     address = make_conninfo(server, dbname=NAME)
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {NAME}")

@@ -44,8 +44,8 @@ QUICK = {
     "work_drain_secs": scaled(5.0),
     "work_grace_secs": scaled(5.0),
 }
-"""A worker hears soon what it has to stop, and no busy moment of the machine ends its lease: on a stage nobody waits
-for that of the dead (`databases.judging_at_once`)."""
+"""A worker soon learns what it has to stop, and a busy machine does not end its lease: on a stage nobody waits for the
+lease of a dead worker (`databases.judging_at_once`)."""
 
 CONNECTIONS_LEFT_OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """aiokafka leaves a transport open when connecting is cancelled, and services stop here as soon as they have begun."""
@@ -57,7 +57,7 @@ _services = itertools.count(1)
 
 @contextmanager
 def stage(kafka, database_server, template):
-    """Yields settings for servers on which a projector runs. In the end all that services said has a cause."""
+    """Yields settings for servers on which a projector runs. At the end, every frame of a service must have a cause."""
     with databases.made(database_server, template=template) as (_, address):
         road = made(kafka.bootstrap_servers, SecretStr(address), None)
         with projector(road.settings):
@@ -65,7 +65,7 @@ def stage(kafka, database_server, template):
             yield road.settings.model_copy(update=QUICK)
             with psycopg.connect(address) as connection:
                 assert without_origin(connection) == []
-    # So that what aiokafka left behind (CONNECTIONS_LEFT_OPEN) is found here, and not by a later test.
+    # So that connections that aiokafka left open (CONNECTIONS_LEFT_OPEN) are found here, not in a later test.
     gc.collect()
 
 
@@ -135,7 +135,8 @@ class Conversation:
         await self.settled(*tool_call_ids, statuses=("running",))
 
     async def until_registered(self, pid: int) -> None:
-        """Wait until this process is a live worker. What nobody serves yet is answered with an error after a while."""
+        """Wait until this process is a live worker: calls of functions that nobody serves are answered with an error
+        after a while."""
 
         async def is_registered():
             async with await psycopg.AsyncConnection.connect(self._address) as connection:
@@ -162,7 +163,7 @@ class Conversation:
         return list(found)
 
     async def told(self, tool_call_id: str) -> Any:
-        """What the tool message of a call says, read as JSON where it is some."""
+        """Returns the content of a call's tool message, parsed if it is JSON."""
         [content] = [
             one["content"] for one in await self.messages() if one.get("tool_call_id") == tool_call_id
         ]
@@ -175,7 +176,7 @@ class Conversation:
         return await until(self._address, answer, self.log)
 
     async def until_claims_finished(self, *, at_least: int = 0) -> None:
-        """Wait until so many calls were claimed and nobody has anything to do for this conversation."""
+        """Wait until so many calls were claimed and there is no open work for this conversation."""
 
         async def finished():
             [(claimed, finished)] = await self.rows(
@@ -207,7 +208,7 @@ class Conversation:
 
 
 async def until(address: str, answer: Any, otherwise: Any = None) -> Any:
-    """Ask, again whenever a projector has stored something, until there is an answer that is not None."""
+    """Ask again whenever a projector has stored something, until the answer is not None."""
     try:
         async with (
             asyncio.timeout(ON_SERVERS),
@@ -239,7 +240,7 @@ def play(settings, registries, scenario, *, all_services=False, **options):
 async def serving(
     settings: Settings, registry: FunctionRegistry, **options: Any
 ) -> AsyncIterator[FunctionService]:
-    """A function service of its own name."""
+    """A function service with a unique name."""
     options.setdefault("service", f"tools-{next(_services)}")
     service = FunctionService(settings, registry, **options)
     async with asyncio.timeout(2 * ON_SERVERS), service:
@@ -255,8 +256,8 @@ async def talking(settings: Settings, **_: Any) -> AsyncIterator[Conversation]:
 
 def until_begun(attempt: Callable[[float], bool]) -> None:
     """Play `attempt` with longer and longer deadlines in seconds until it returns that its call began before it. A
-    deadline counts from the dispatch, so on a busy machine a short one may pass first, and a long one takes as long
-    everywhere."""
+    deadline counts from the dispatch, so on a busy machine a short one may pass before the call begins, while a long
+    one makes the test slow everywhere."""
     assert any(attempt(scaled(seconds)) for seconds in (1.0, 5.0, 25.0)), "no call began before its deadline"
 
 

@@ -36,15 +36,15 @@ AWAY: dict[str, Any] = {
     "gateway_burst": 1_000_000,
     "gateway_ag_ui": True,
 }
-"""Settings of a gateway without servers: who gets past the guard is answered 503, or waits a second for it."""
+"""Settings of a gateway without servers: a request that passes the guard is answered 503, within a second."""
 
 CLIENT = {"base_url": "http://localhost", "timeout": ON_SERVERS}
 
 
 @asynccontextmanager
 async def app_of(settings: Settings, token: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    """Yields a client of the app itself, without a socket, with that token. Without one anybody may do everything,
-    unless the settings name a file of tokens."""
+    """Yields a client of the app itself, without a socket, with this token. Without a token everything is allowed,
+    unless the settings name a token file."""
     async with connected(settings, asyncio.Event()) as dependencies:
         transport = httpx.ASGITransport(served(dependencies), raise_app_exceptions=False)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -103,8 +103,8 @@ class Gateway:
 
 @contextmanager
 def running(settings: Settings, *, is_heard: bool = True, **also: str) -> Iterator[Gateway]:
-    """Runs the service until the end of the block, and kills it then. `also` are settings for it alone. What it logs is
-    passed over unless `is_heard`: a gateway that is asked much and heard by nobody stands still, its pipe is full."""
+    """Runs the service during the block, then kills it. `also` are settings for it alone. Its log is discarded unless
+    `is_heard`: if nobody read the log of a busy gateway, its pipe would fill up and it would stop."""
     given = {
         name: str(getattr(value, "get_secret_value", lambda value=value: value)())
         for name in settings.model_fields_set

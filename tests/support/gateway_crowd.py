@@ -21,7 +21,7 @@ from frameledger_services.client import HttpClient
 
 
 class Writers:
-    """So many of them, and how far they are."""
+    """A number of writers, and their progress."""
 
     def __init__(self, prefix: str, count: int, port: int, batches: int, seed: int) -> None:
         self._progress = threading.Condition()
@@ -34,7 +34,7 @@ class Writers:
             one.start()
 
     def until_answered(self, batches: int) -> None:
-        """Wait until so many batches of theirs are answered. Raises what went wrong with one of them."""
+        """Wait until so many of their batches are answered. Raises the error of a writer that failed."""
         with self._progress:
             seen = self._answered
             while self._answered < batches:
@@ -59,10 +59,9 @@ class Writers:
 
 
 class Writer(threading.Thread):
-    """Appends to a conversation of its own until all is answered; says the same again whatever went wrong.
-
-    Half of what it says has ids of its own, half a key. Of some requests it hangs up at a random byte, or before it is
-    answered, and some it sends again although they were answered.
+    """Appends to its own conversation until everything is answered, and repeats every request that failed. Half of its
+    requests have frame ids, the other half an idempotency key. It breaks off some requests at a random byte or before
+    the response, and repeats some that were answered.
     """
 
     def __init__(
@@ -148,8 +147,8 @@ class Writer(threading.Thread):
 
 
 class Talker(threading.Thread):
-    """Publishes to a conversation of its own by our client, which says it again by itself, and follows it meanwhile. It
-    talks for as long as these writers write: what befalls them befalls it too."""
+    """Publishes to its own conversation with our client, which retries by itself, and follows it meanwhile. It
+    continues for as long as these writers write, so that the same faults happen to it."""
 
     def __init__(self, context_id: str, port: int, batches: int, writers: Writers) -> None:
         super().__init__(daemon=True)
@@ -227,7 +226,7 @@ class Audience(threading.Thread):
             pause()
 
     def leave(self, newest: Mapping[str, int]) -> None:
-        """Wait until all have seen these versions, and are gone. Raises what went wrong with one of them."""
+        """Wait until all streams have seen these versions and are closed. Raises the error of a stream that failed."""
         self._newest = newest
         self.join(ON_SERVERS)
         if self.failure is not None:
@@ -251,7 +250,7 @@ class Audience(threading.Thread):
 
 
 def kept(browser: Browser) -> list[int]:
-    """The versions that a client has in the end: it forgets what it had when it is told to."""
+    """The versions that a client has at the end: a reset makes it forget those before."""
     names = [event.name for event in browser.events]
     begin = len(names) - names[::-1].index("reset") if "reset" in names else 0
     return [event.data["version"] for event in browser.events[begin:] if event.name == "frame"]
@@ -260,7 +259,8 @@ def kept(browser: Browser) -> list[int]:
 def check(
     address: str, writers: Writers, audience: Audience | None = None, talkers: Sequence[Talker] = ()
 ) -> None:
-    """What each of them said is stored once and in its order, and who followed saw each version so."""
+    """Everything that each of them published is stored once and in order, and each follower saw every version once and
+    in order."""
     for talker in talkers:
         talker.join(ON_SERVERS)
         if talker.failure is not None:

@@ -27,7 +27,8 @@ ALL = ("read", "append", "admin")
 
 
 class Gateway:
-    """A gateway whose app answers every request with who asks; or with pieces that a test lets come, `/stream`."""
+    """A gateway whose app answers every request with the name of the caller, or at `/stream` with pieces that the test
+    releases."""
 
     def __init__(self, folder: Path, *, open_to_all: bool = False, host: str = HOME, **settings: Any) -> None:
         self.file = folder / "tokens.json"
@@ -107,7 +108,7 @@ async def _bug(_: Request, error: Exception) -> Response:
 
 
 BUGS: list[Exception] = []
-"""What the app raised though it is no problem that a client is told of."""
+"""The exceptions of the app that are no problem responses."""
 
 HANDLERS = {problems.ProblemError: _problem, Exception: _bug}
 

@@ -1,4 +1,4 @@
-"""A user without a home directory asks: without HOME, and with a number that the system does not know."""
+"""A user without a home directory: HOME is not set, and the system does not know the user id."""
 
 from __future__ import annotations
 

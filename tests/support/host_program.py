@@ -100,7 +100,7 @@ def _attributes(owner: str, attributes: Mapping[str, Any], found: dict[str, Any]
 
 
 def differences(before: dict[str, Any]) -> list[str]:
-    """What is another object now, or has come or gone."""
+    """The names whose object changed, was added or was removed."""
     now = things()
     return sorted(
         name

@@ -1,9 +1,9 @@
-"""Brokers of tests start in half the time: Java keeps what it read of their classes in a file, made once in a checkout.
+"""Makes brokers of tests start in half the time: Java stores the loaded classes in a file, created once per checkout.
 
-Java, its options and the jars are those of the product; the file is Java's own AOT cache. Without it, or where it was
-made of something else, Java starts as it always does. It is made beside the first tests that need a broker, in three
-times the time of a start, and kept by pytest with what else it keeps (`.pytest_cache`). What it is made of is a broker
-that was used as tests use one: of what a test asks of a new broker it takes a tenth more than if it was only started.
+Java, its options and the jars are those of the product; the file is Java's own AOT cache. Without a matching file, Java
+starts as usual. The file is created while the first tests that need a broker run, which takes three times as long as a
+start, and is kept in pytest's cache (`.pytest_cache`). It is created from a broker that was used as tests use one,
+which makes the requests of a test to a new broker a tenth faster than after a mere start.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from frameledger_services.embedded.jars import read_lock
 from frameledger_services.embedded.running import running
 
 OPTIONS = "JDK_JAVA_OPTIONS"
-"""What every Java is told that this process, or one of its children, starts."""
+"""The variable with options for every Java that this process or its children start."""
 
 ROUNDS, RECORDS = 10, 20
-"""How much a broker is used of which the file is made."""
+"""How much the broker is used from which the file is created."""
 
 KEPT = 2
-"""Files of other Javas and other jars that stay: for branches."""
+"""The number of files for other Javas and other jars that are kept, for branches."""
 
 
 def use(config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""Rounds of kills: a projector dies at one point after another, and each next one finishes what it left."""
+"""Rounds of kills: a projector dies at one point after another, and each successor finishes what it left."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The projector in a process of its own that kills or freezes itself at a chosen point, or is told to by the test.
+"""The projector in its own process, which kills or freezes itself at a chosen point or on the test's request.
 
 A point is each step that the projector names, each statement before it is sent, each COPY once it has begun, a whole
-batch's one statement once it is sent, and each record before it is given to Kafka. Nothing of that is known to the code
-under test: the connection, the consumer and the producer are wrapped here.
+batch's one statement once it is sent, and each record before it is given to Kafka. The code under test knows nothing of
+this: the connection, the consumer and the producer are wrapped here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Plan:
     point: str | None = None
     signal: signal.Signals = signal.SIGKILL
     group: str | None = None
-    """Another consumer group than the one of the settings: then nobody takes partitions away from it."""
+    """A consumer group other than that of the settings: then nobody takes partitions away from it."""
 
     session_ms: int = 1_000
     """After so long a silence of the process the group gives its partitions to another one."""
@@ -80,7 +80,7 @@ class Plan:
     """It is decoding a record with that text that kills."""
 
     small: int | None = None
-    """Up to how many records a batch is written in one statement, if not as many as usual."""
+    """The maximum number of records of a batch that is written in one statement, if not the default."""
 
     is_newer: bool = False
     """It is of the release with a newer fold (`releases`)."""
@@ -93,7 +93,7 @@ class Plan:
 
 
 class Projector(Process):
-    """A projector's process, seen from the test. It says the name of a point when it is there."""
+    """A projector's process, seen from the test. It reports the name of a point when it reaches it."""
 
     def __init__(self, settings: Settings, plan: Plan) -> None:
         self._armed = CONTEXT.Event()
@@ -105,7 +105,7 @@ class Projector(Process):
         self._armed.set()
 
     def points(self) -> list[str]:
-        """All points that it told of by now, each once."""
+        """All points that it has reported so far, each once."""
         found: dict[str, None] = {}
         while self._heard.poll(0):
             found[self._heard.recv()] = None
@@ -119,7 +119,7 @@ class Projector(Process):
 
 
 def projector(settings: Settings, plan: Plan | None = None) -> Projector:
-    """A projector's process for as long as a block lasts."""
+    """A projector's process during a block."""
     return Projector(settings, plan or Plan())
 
 

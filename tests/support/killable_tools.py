@@ -1,4 +1,4 @@
-"""The function service in a process that dies or freezes where it is told to, with tools whose effects can be counted.
+"""The function service in a process that dies or freezes at a given point, with tools whose effects can be counted.
 
 An effect is a row in a SQLite file, so it outlives the process and needs neither Kafka nor Postgres.
 
@@ -36,13 +36,13 @@ from frameledger_services.work import effect_consumer, session
 preload(__name__)
 
 DOOMED = {"work_lease_secs": scaled(2.5), "work_heartbeat_secs": 0.1}
-"""For processes that die: their work is soon taken over, and not before they come to where they die."""
+"""For processes that die: their work is taken over soon, but not before they reach the point at which they die."""
 
 HEIRS = DOOMED | {"work_drain_secs": scaled(5.0)}
-"""For processes that live, where it does not matter that they may lose what they do to a machine that is busy."""
+"""For processes that live, in tests where they may lose their work on a busy machine."""
 
 LASTING = HEIRS | {"work_lease_secs": scaled(20.0)}
-"""For processes that live, and whose work nobody takes over because the machine is busy. They judge others soon where
+"""For processes that live and keep their work on a busy machine. They soon consider others dead if
 `databases.judging_at_once` says so."""
 
 
@@ -57,7 +57,7 @@ class Plan:
     """Handlers that have had their effect wait until the test lets them go."""
 
     timeout_secs: float = 60.0
-    """How long a call has."""
+    """The timeout of a call."""
 
     deaf: bool = False
     """It receives no cancellations."""

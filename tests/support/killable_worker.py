@@ -27,8 +27,8 @@ def killable(
     *,
     holds: bool = False,
 ) -> Process:
-    """A worker that sends itself a signal when it first comes to `point`. With `holds`, jobs end when they are told.
-    What its jobs say is heard in order."""
+    """A worker that sends itself a signal when it first comes to `point`. With `holds`, jobs end when the test lets
+    them. Reports of its jobs arrive in order."""
     return Process(_work, settings, point, number, holds)
 
 

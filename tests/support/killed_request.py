@@ -1,5 +1,5 @@
-"""A request whose gateway dies: it is made as by the gateway, in a process of its own, which kills itself with SIGKILL
-after publishing the frame with that number, counted from 1."""
+"""A request whose gateway dies: it is handled as by the gateway, in its own process, which kills itself with SIGKILL
+after publishing the frame with this number, counted from 1."""
 
 from __future__ import annotations
 

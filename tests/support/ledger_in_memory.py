@@ -1,5 +1,5 @@
-"""A conversation in memory for what keeps one through a client: the real fold, which takes frames that come twice,
-behind a way that loses frames and answers, as Kafka's may."""
+"""A conversation in memory for code that keeps one through a client: the real fold, which accepts repeated frames,
+reached through a connection that loses frames and responses, as Kafka's may."""
 
 import asyncio
 from dataclasses import dataclass, field

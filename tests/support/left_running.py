@@ -1,4 +1,4 @@
-"""A process with a service that stops when it is told to, and leaves something behind that runs."""
+"""A process whose service stops on request and leaves something running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log in memory, and what the projector needs of Kafka over it: a place in the group, and a feed."""
+"""A log in memory, with what the projector needs of Kafka: a membership in the group, and a feed."""
 
 from __future__ import annotations
 
@@ -36,9 +36,8 @@ class Followed:
 
 
 class Feed:
-    """Answers with all that the log has of the partitions that are followed.
-
-    It is held to what `event_log.feed` does by tests/contracts/test_logs.py.
+    """Answers with everything that the log has of the followed partitions. tests/contracts/test_logs.py verifies that
+    it behaves like `event_log.feed`.
     """
 
     def __init__(self, records: Sequence[Record]) -> None:

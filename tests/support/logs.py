@@ -86,7 +86,7 @@ class BadName(str):
 async def send_raw(
     settings: Settings, topic: str, partition: int, records: Sequence[tuple[bytes, bytes, list[Any]]]
 ) -> None:
-    """Put records into one batch and that into a partition, past everything that a producer would check."""
+    """Put records into a partition as one batch, without the checks of a producer."""
     builder = _DefaultRecordBatchBuilderPy(2, 0, False, -1, -1, -1, 1 << 20)
     for number, (key, value, headers) in enumerate(records):
         builder.append(number, 0, key, value, headers)
@@ -101,7 +101,7 @@ async def send_raw(
             topics=[(topic, [(partition, bytes(builder.build()))])],
             transactional_id=None,
         )
-        # 6: not the leader, which it is to be in a moment.
+        # 6: the broker is not the leader yet.
         while code := (await producer.client.send(leader, request)).topics[0][1][0][1]:
             assert code == 6
     finally:

@@ -102,7 +102,7 @@ class Stage:
         )
 
     def eras(self, context_id: str) -> int:
-        """Returns how many histories it has had: one more each time that a client's was put in its place."""
+        """Returns the number of its histories: each replacement by a client's history adds one."""
         return self._count("SELECT count(*) FROM eras WHERE context_id = %s", context_id)
 
     def runs(self, context_id: str) -> int:
@@ -138,7 +138,7 @@ def said(content: str) -> dict[str, Any]:
 
 
 def is_valid(messages: list[dict[str, Any]]) -> bool:
-    """Whether each call has its tool message behind it."""
+    """Whether each call is followed by its tool message."""
     return all(
         following and following.get("tool_call_id") == message["tool_calls"][0]["id"]
         for message, following in zip_longest(messages, messages[1:])

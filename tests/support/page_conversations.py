@@ -1,5 +1,5 @@
-"""The conversations that the page is tried with, and that its pictures show: every recorded history at the times at
-which it was produced, and a few that were written for the page."""
+"""The conversations that the page is tested with and that its pictures show: every recorded history at its original
+times, and a few that were written for the page."""
 
 import json
 from dataclasses import replace

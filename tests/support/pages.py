@@ -1,4 +1,4 @@
-"""Pages followed as a reader follows them: files are saved, commands are typed, and what is printed is compared."""
+"""Follows pages like a reader: saves files, types commands, and compares what is printed."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ LEFT_OUT = "..."
 
 SECOND_TERMINAL = "second terminal"
 NEEDS = "needs "
-"""Commands titled so are typed where that program is installed."""
+"""Commands with such a title are typed only if that program is installed."""
 
 ASKS = ("frameledger sql", "frameledger calls list", "frameledger parked")
 """Commands that change nothing: they are repeated until they print what the page says, for services take their time."""
 
 BETWEEN_ASKS = 0.5
-"""Seconds between two of them: a command takes about as much CPU time, which the services need too."""
+"""Seconds between two repetitions: a command takes about as much CPU time, which the services need too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def fits(printed: str, promised: str) -> bool:
 
 
 class Reader:
-    """Somebody who follows a page in a folder. Variables that a command exports are there for the next one."""
+    """A reader who follows a page in a folder. Variables that a command exports are set for the next one."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder = folder

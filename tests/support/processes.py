@@ -27,8 +27,8 @@ def preload(module: str) -> None:
 
 
 def children_with(parent: psutil.Process, argument: str) -> list[psutil.Process]:
-    """Returns the children of a process that were started with this argument. A child that has ended has none: it may
-    be a zombie until its parent asks for its end."""
+    """Returns the children of a process that were started with this argument. A child that has ended has no arguments:
+    it may be a zombie until its parent reaps it."""
     found = []
     for child in parent.children():
         with suppress(psutil.NoSuchProcess):
@@ -41,7 +41,7 @@ class Process:
     """A process that was started, and is killed with the block in which it is used."""
 
     def __init__(self, target: Callable[..., None], *arguments: Any) -> None:
-        """Runs `target` with these arguments, and behind them a connection on which it says things."""
+        """Runs `target` with these arguments, followed by a connection on which it sends messages."""
         self._name = target.__module__.removeprefix("tests.support.")
         self._heard, said = CONTEXT.Pipe(duplex=False)
         self._process = CONTEXT.Process(target=target, args=(*arguments, said))
@@ -56,7 +56,7 @@ class Process:
         self.kill()
 
     def hear(self) -> Any:
-        """Wait for what it says next."""
+        """Wait for its next message."""
         assert self._heard.poll(ON_SERVERS), f"the process of {self._name} says nothing"
         return self._heard.recv()
 
@@ -86,7 +86,7 @@ class Process:
         return self.ended()
 
     def kill(self) -> None:
-        """Whatever became of it: nothing is left."""
+        """Nothing of it is left, whatever its state."""
         self._process.kill()
         self._process.join()
 

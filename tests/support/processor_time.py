@@ -1,4 +1,5 @@
-"""Whether something takes time in proportion to its size: of `TIMES` as much, less than `AT_MOST` times as long."""
+"""Whether the time of something is proportional to its size: `TIMES` as much takes less than `AT_MOST` times as
+long."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ AT_MOST = 9
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """The least of several: what it takes without what else the machine does."""
+    """The minimum of several runs, which is least affected by other load."""
     took = []
     gc.disable()
     try:

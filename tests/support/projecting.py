@@ -17,7 +17,7 @@ from frameledger_services.store.projections import CHANNEL
 
 @pytest.fixture(name="settings")
 def settings_of_its_own(kafka, database):
-    """A broker's topics and a database of this test's own."""
+    """Topics on a broker and a database, both for this test only."""
     return Settings(
         kafka_bootstrap_servers=kafka.bootstrap_servers,
         database_url=database,
@@ -41,7 +41,7 @@ async def projecting(settings):
 
 
 async def until_projected(settings, places):
-    """Wait until every place on the log is behind its partition's next offset."""
+    """Wait until every place on the log is before its partition's next offset."""
     ends: dict[int, int] = {}
     for place in places:
         ends[place.partition] = max(ends.get(place.partition, 0), place.offset + 1)

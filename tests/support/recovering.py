@@ -42,7 +42,7 @@ def command_on_a_road(command):
 
 
 def projected(one, *bursts):
-    """Publish bursts, each once the one before is stored."""
+    """Publish bursts, each after the previous one is stored."""
     with projector(one.settings) as running:
         for burst in bursts:
             one.publish(burst)
@@ -70,12 +70,12 @@ def applied(one, run):
 
 
 def all_put_back(*, generation, frames):
-    """What is said of a recovery that left nothing to be done."""
+    """What the command prints for a recovery that left nothing to do."""
     return {"generation": generation, "put_back": frames, "left": 0, "too_large": 0, "not_put_back": []}
 
 
 def diagnosed(one, run):
-    """What `doctor` says of the log; it names the remedy."""
+    """What `doctor` prints about the log, with the remedy."""
     result = run(one, "doctor", "--json")
     assert result.exit_code == 1
     found = [json.loads(line) for line in result.stdout.splitlines()]
@@ -122,7 +122,7 @@ def without_duplicates(rows):
 
 
 def lose(machine, one, keep):
-    """A power cut takes what came behind these ends."""
+    """A power cut removes what came after these ends."""
     machine.power_cut({(one.names.frames, partition): end for partition, end in keep.items()})
     return one.ends()
 

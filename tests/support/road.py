@@ -1,7 +1,6 @@
-"""The whole road in tests: raw records onto the topic, waiting for them, and what must be true in the end.
-
-In the end the tables equal an offline fold of the topic, row by row. Each effect that is on its topic is one of the
-fold's, under one id, and those of all that is still open are there.
+"""The whole road in tests: raw records onto the topic, waiting for them, and what must hold at the end: the tables
+equal an offline fold of the topic, row by row; each effect on its topic is one of the fold's, under one id; and the
+effects of all open work are there.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _owners = itertools.count(1)
 
 @pytest.fixture(name="road")
 def road_of_its_own(kafka, database, make_database, migrated_template):
-    """Topics and a database of this test's own. In the end all that services said has a cause."""
+    """Topics and a database for this test only. At the end, every frame of a service must have a cause."""
     road = made(kafka.bootstrap_servers, database, lambda: make_database(template=migrated_template))
     yield road
     with psycopg.connect(road.address) as connection:
@@ -86,7 +85,7 @@ class Raw:
 
 
 class Road:
-    """One prefix of topics and one database, for synchronous tests."""
+    """A topic prefix and a database, for synchronous tests."""
 
     def __init__(self, settings: Settings, another_database: Any) -> None:
         self.settings = settings
@@ -106,7 +105,7 @@ class Road:
         asyncio.run(make())
 
     def publish(self, records: Iterable[Raw]) -> list[tuple[int, int]]:
-        """Send records as they are; partition and offset of each."""
+        """Send records unchanged. Returns the partition and offset of each."""
         places: dict[int, tuple[int, int]] = {}
 
         def delivered(number, error, message):
@@ -118,7 +117,7 @@ class Road:
                 "bootstrap.servers": self.settings.kafka_bootstrap_servers,
                 "message.max.bytes": MAX_DEAD_LETTER_BYTES,
                 "max.in.flight.requests.per.connection": 1,
-                # So that a burst is one batch, and is there all at once.
+                # So that a burst is one batch, which arrives at once.
                 "linger.ms": 20,
                 "log_level": 0,
             }
@@ -182,7 +181,7 @@ class Road:
                     pass
 
     def progress(self, connection: Any) -> Any:
-        """How far everything is, to be read by a person."""
+        """The progress of everything, as text for people."""
         return {
             "ends": self.ends(),
             "next": connection.execute(
@@ -291,7 +290,7 @@ class Road:
         return reference
 
     def _fold_offline(self, address: str, records: Sequence[Record]) -> None:
-        """Everything in one go into an empty database, with nothing in the way."""
+        """Projects everything at once into an empty database, without faults."""
 
         names = self.names
         topics = ProjectorTopics(names.frames, names.dead_letters, dict(_effect_topics(names)), PARTITIONS)
@@ -412,7 +411,7 @@ def _step(told: Told, folding: Folding, logged: LoggedFrame, payload: str, every
 
 
 def die(database: str, topic: str, partition: int, attempt: str = "batch") -> None:
-    """Own a partition, begin something there, and be gone without a word."""
+    """Own a partition, note the beginning of an attempt there, and disconnect without ending it."""
 
     async def run():
         async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
@@ -460,8 +459,8 @@ def _renamed(history: bytes, name: str, new_name: str) -> list[Raw]:
 
 
 def mixed(suffix: str, names: Iterable[str] | None = None) -> list[Raw]:
-    """Recorded conversations with everything between them that can befall a topic: a frame in a foreign partition, a
-    repetition, an id that is used twice, and bytes that are no frame."""
+    """Recorded conversations, interspersed with everything that can happen to a topic: a frame in a foreign partition,
+    a repetition, an id that is used twice, and bytes that are no frame."""
     records = histories(suffix, names)
     key = f"between-{suffix}".encode()
     home = partition_for(key, PARTITIONS)

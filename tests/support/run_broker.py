@@ -23,7 +23,7 @@ from frameledger_services.embedded import kafka
 
 HOUR_MS = "3600000"
 TOLD = "broker"
-"""The name under which xdist's processes are told in which file the first one says where the broker is."""
+"""The name under which xdist's processes are told the file in which the first one writes the address of the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Broker:
 
 @contextmanager
 def running(directory: Path, config: pytest.Config) -> Iterator[Broker]:
-    """The embedded Kafka, during the block. Its jars come from the user's cache; the first run ever fetches them."""
+    """The embedded Kafka, during the block. Its jars come from the user's cache; the very first run downloads them."""
     # As rarely as by default it tells itself that it lives: nobody kills this one. Nor does it write twice a second
     # that there is nothing new, which is half of what a broker costs while nobody uses it, nor look each second at
     # hundreds of partitions for what is not on a disk that it has only for as long as it lives.
@@ -69,7 +69,7 @@ def of_this_run(config: pytest.Config) -> Broker | None:
 
 
 def tell(file: Path, said: dict[str, str]) -> None:
-    """Say to the others where the broker is, or what kept it from starting."""
+    """Tell the other processes the address of the broker, or why it did not start."""
     unfinished = file.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(said), encoding="utf-8")
     unfinished.rename(file)

@@ -65,8 +65,8 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServe
 
 
 def hash_the_password_once(server: PostgresServer) -> None:
-    """A client hashes its password 4096 times for each connection, as it was hashed when the cluster was made: three
-    quarters of what it takes to connect, for tens of thousands of connections."""
+    """Set the password again, hashed once. By default a client hashes it 4096 times for each connection, as the cluster
+    did when it was created: three quarters of the time to connect, for tens of thousands of connections."""
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         role, password = sql.Identifier(connection.info.user), sql.Literal(connection.info.password)
         connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(role, password))

@@ -1,11 +1,12 @@
-"""Shared memory that processes made, as the machine lists it: PostgreSQL has some, and what is killed leaves it."""
+"""Shared memory segments that processes created, as the machine lists them: PostgreSQL has one, and a killed server
+leaves it behind."""
 
 from frameledger_services.embedded import postgres_remains
 
 
 def segments_of(*pids: int) -> set[int]:
-    """Returns the numbers of the segments that these processes made; none where that cannot be known. Other servers of
-    this machine have theirs."""
+    """Returns the numbers of the segments that these processes created; none where that is unknown. Segments of other
+    servers on this machine are not included."""
     if not postgres_remains.SEGMENTS.exists():
         return set()
     head, *rows = map(str.split, postgres_remains.SEGMENTS.read_text(encoding="ascii").splitlines())

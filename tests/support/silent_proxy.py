@@ -45,8 +45,8 @@ class Way:
         self._is_silent = False
 
     def forget(self) -> None:
-        """Carry nothing more of what is open now, as after a failover to a server that does not know of it. The server
-        that was there sees its clients go, the clients see nothing."""
+        """Stop forwarding on the connections that are open now, as after a failover to a server that does not know
+        them. The previous server sees its clients disconnect; the clients notice nothing."""
         for carried in self._open:
             carried.fall_silent()
 
@@ -102,7 +102,7 @@ class _Carried:
 
 @asynccontextmanager
 async def way_to(address: str) -> AsyncIterator[tuple[Way, str]]:
-    """A way to the server at a libpq address, and the address through it."""
+    """A proxy to the server at a libpq address, and the address of the proxy."""
     parts = conninfo_to_dict(address)
     way = Way(str(parts.get("host") or "127.0.0.1"), int(parts.get("port") or 5432))
     server = await asyncio.start_server(way.accept, "127.0.0.1", 0)

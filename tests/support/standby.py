@@ -57,14 +57,14 @@ class Pair:
             pause()
 
     def withhold(self) -> None:
-        """The standby receives nothing any more."""
+        """From now on the standby receives nothing."""
         with psycopg.connect(self.standby.dsn, autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET primary_conninfo = ''")
             connection.execute("SELECT pg_reload_conf()")
         self.until_the_standby_has("SELECT count(*) = 0 FROM pg_stat_wal_receiver")
 
     def fail_over(self) -> None:
-        """The primary is killed, and the standby takes its place with what it has."""
+        """Kill the primary and promote the standby, with what it has received."""
         _, process = self._processes.pop("primary")
         process.kill()
         process.wait()
@@ -113,7 +113,7 @@ def _copied(primary: PostgresServer, of: Path, directory: Path) -> PostgresServe
 
 @contextmanager
 def pair(directory: Path) -> Iterator[Pair]:
-    """A primary and its standby, for as long as the block lasts."""
+    """A primary and its standby, during the block."""
     made = Pair(directory)
     try:
         yield made

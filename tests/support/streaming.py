@@ -144,7 +144,7 @@ async def streaming(
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     async with (
-        # To read the certificates of all authorities takes longer than all else.
+        # Reading the certificates of all authorities takes longer than everything else.
         httpx.AsyncClient(timeout=ON_SERVERS, verify=False) as client,
         client.stream(
             "GET", f"http://{HOST}:{port}/v1/contexts/{context_id}/stream{query}", headers=headers
@@ -154,7 +154,7 @@ async def streaming(
 
 
 class Browser:
-    """A client that comes back with its version whenever it is cut off, until it is told 204."""
+    """A client that reconnects with its version whenever its connection breaks, until it gets 204."""
 
     def __init__(self, port: int, context_id: str) -> None:
         self.events: list[Event] = []

@@ -14,7 +14,7 @@ def changed(address, *statements):
 
 
 def rechained(address, context_id):
-    """Write the versions and the chain of a conversation anew, with those of its head, as a careful forger would."""
+    """Rewrite the versions and the chain of a conversation, including those of its head, like a careful forger."""
     with psycopg.connect(address) as connection:
         connection.execute("SET session_replication_role = replica")
         chain, newest = first_link(context_id), 0

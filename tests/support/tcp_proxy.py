@@ -20,8 +20,8 @@ CHUNK = 65_536
 
 @contextmanager
 def redirected(ports: tuple[int, int] | None) -> Iterator[None]:
-    """Let every connection that aiokafka makes in this block to a broker at the first of these ports go to the second
-    one. A wire's port in the settings is not enough: a broker tells its clients where it listens itself."""
+    """Redirect every connection that aiokafka opens in this block to a broker at the first of these ports to the second
+    port. Setting the port of a wire is not enough, because a broker tells its clients its own address."""
     connect = AIOKafkaConnection.connect
 
     async def connect_elsewhere(self: Any) -> Any:
@@ -50,7 +50,7 @@ class Wire:
         assert self._ready.wait(ON_SERVERS), "the wire does not begin"
 
     def end(self) -> None:
-        # Its loop may be closed a moment later, so there is no answer to wait for but its thread's end.
+        # Its loop may be closed a moment later, so the only thing to wait for is the end of its thread.
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(ON_SERVERS)
         assert not self._thread.is_alive(), "the wire does not end"
@@ -100,7 +100,7 @@ class Wire:
         writer.close()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until one end hangs up; the other end is hung up on then."""
+        """Until one end closes the connection; then the other end is closed too."""
         with suppress(OSError):
             while data := await reader.read(CHUNK):
                 await self._whole.wait()

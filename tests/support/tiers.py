@@ -19,5 +19,5 @@ def first(quick: int, cases: Iterable[Any]) -> list[Any]:
 
 
 def every(step: int, cases: Iterable[Any]) -> list[Any]:
-    """Returns the cases, of which `make test` runs the first, and every so many behind it."""
+    """Returns the cases, of which `make test` runs the first and every so many after it."""
     return [one if number % step == 0 else long(one) for number, one in enumerate(cases)]

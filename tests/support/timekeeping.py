@@ -39,7 +39,7 @@ OFF = TimeLimits(
 """Each test switches on the rule that it is about."""
 
 PAST, FAR = 1e-9, 1e9
-"""A limit that everything is past, and one that nothing is."""
+"""A limit that everything exceeds, and one that nothing exceeds."""
 
 EVERYWHERE = range(PARTITIONS)
 LEASE = 60.0
@@ -87,8 +87,7 @@ class Desk:
             self.log.add(one.context_id, encode_frame(one.frame), headers=(cause,))
 
     async def settle(self, on: TimeLimits, **options: Any) -> list[tuple[str, Any]]:
-        """One look, published and folded: by which rule each frame came, and what became of it: its reason, or its
-        outcome."""
+        """One look, published and folded. Returns the rule of each frame, with its reason or else its outcome."""
         found = await self.look(on, **options)
         self.publish(found)
         await self.project()
@@ -116,7 +115,7 @@ class Desk:
         )
 
     async def dies(self, worker_id: str) -> None:
-        """Nothing was heard of it for longer than its lease."""
+        """Its last heartbeat is older than its lease."""
         await self.execute(
             "UPDATE workers SET heartbeat_at = clock_timestamp() - make_interval(secs => lease_secs + 1) "
             "WHERE worker_id = %s",

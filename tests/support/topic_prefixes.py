@@ -7,10 +7,10 @@ _numbers = count(1)
 
 
 def topic_prefix() -> str:
-    """One that was not given before."""
+    """Returns a prefix that was not returned before."""
     return f"{of_this_process()}{next(_numbers)}."
 
 
 def of_this_process() -> str:
-    """What all topics of this process begin with."""
+    """The common beginning of all topics of this process."""
     return f"test-{getpid()}-"

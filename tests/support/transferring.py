@@ -39,7 +39,7 @@ def random_log(seeds):
 
 
 def exported(address, *context_ids):
-    """What an export of these conversations writes; of all, without any."""
+    """What an export of these conversations writes, or of all if none is given."""
 
     async def run():
         out = io.BytesIO()
@@ -61,7 +61,7 @@ async def import_file(address, content, failpoint=failpoints.none):
 
 
 def imported(address, content):
-    """Check a file and import it; what came of it."""
+    """Check a file and import it. Returns the result."""
     return asyncio.run(import_file(address, content))
 
 

@@ -1,4 +1,4 @@
-"""Turns of the event loop: what can go on does so, and no time passes."""
+"""Turns of the event loop: every task that can continue does, and no time passes."""
 
 from collections.abc import Generator
 from types import coroutine

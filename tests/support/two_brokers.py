@@ -31,19 +31,19 @@ class TwoBrokers:
         self.rise()
 
     def begin(self) -> None:
-        """Starts the second, unless it is there, and does not wait for it. In the main thread: the kernel ends a server
-        with the thread that started it."""
+        """Starts the second, unless it is running, and does not wait for it. In the main thread: the kernel ends a
+        server with the thread that started it."""
         if self._process is None:
             self._process = start(self._program)
 
     def rise(self) -> None:
-        """Returns when the second is there and answers. In the main thread too."""
+        """Starts the second and waits until it answers. Call it in the main thread too."""
         self.begin()
         assert self._process is not None
         wait_until_ready(self._program, self._process)
 
     def kill(self) -> None:
-        """Kills it, unless it is not there."""
+        """Kills it if it is running."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -8,7 +8,7 @@ from frameledger_services.store import binary_copy
 
 
 class Sent:
-    """What was handed over for publishing."""
+    """The frames that were passed for publishing."""
 
     def __init__(self, error=None):
         self.rows = []

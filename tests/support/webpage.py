@@ -45,16 +45,16 @@ BEYOND_THE_EDGE = """() => [...document.querySelectorAll('body, body *')].filter
         return false;
     }
 }).map(one => one.outerHTML.slice(0, 100))"""
-"""What reaches beyond the edge of the screen, and is in nothing that can be scrolled."""
+"""Elements that reach beyond the edge of the screen without being in anything scrollable."""
 
 FAILED = "Failed to load resource"
-"""What a browser says of itself when an answer is a problem, which some tests want to see."""
+"""What a browser logs by itself for a problem response, which some tests expect."""
 
 
 # Without slots: Playwright keeps what it made of a method in the object that has it.
 @dataclass
 class Faults:
-    """What a browser complains about, and where it went."""
+    """The complaints of the browser, and the addresses that it requested."""
 
     origin: str
     found: list[str] = field(default_factory=list)
@@ -121,7 +121,7 @@ class Webpage:
             assert found.violations_count == 0, found.generate_report()
 
     def check_narrow(self) -> None:
-        """On a screen of 400 pixels nothing has to be moved sideways."""
+        """On a screen of 400 pixels nothing has to be scrolled sideways."""
         self.page.set_viewport_size({"width": 400, "height": 800})
         self.settle()
         # What is drawn to its width is drawn anew once the browser has told the new one.
@@ -143,7 +143,8 @@ class Webpage:
 
 @contextmanager
 def opened(context: BrowserContext, origin: str) -> Iterator[Webpage]:
-    """A page in this browser; in the end it has complained about nothing and has asked nobody but the gateway."""
+    """A page in this browser. At the end, it must have no complaints, and must have requested nothing but the
+    gateway."""
     page, faults = context.new_page(), Faults(origin)
     page.set_default_timeout(ON_SERVERS * 1000)
     page.on("console", faults.said)

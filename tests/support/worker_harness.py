@@ -25,7 +25,8 @@ _services = itertools.count(1)
 
 
 SHORT_LEASE = {"work_lease_secs": scaled(2.0)}
-"""For tests in which a lease has to end. A busy machine may end another one too: such tests count no attempts."""
+"""For tests in which a lease has to end. On a busy machine another one may end too: such tests do not count
+attempts."""
 
 
 @pytest.fixture
@@ -129,7 +130,7 @@ async def working(*workers):
 
 
 class Desk:
-    """What jobs were begun, and when they may end."""
+    """The jobs that were started, and when they may end."""
 
     def __init__(self, ending="done"):
         self.begun = []
@@ -143,7 +144,7 @@ class Desk:
         self.ending = ending
 
     async def hold(self, job, session):
-        """Goes on until it is told to stop, or may end."""
+        """Continues until it is stopped or allowed to end."""
         name = job.claimed.context_id
         may_end = self._may_end.setdefault(name, asyncio.Event())
         self.sessions.append(session)
