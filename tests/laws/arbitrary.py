@@ -1,4 +1,4 @@
-"""A frame of any type with anything in it, and the material that generated conversations are made of."""
+"""Frames of any type with arbitrary content, and the material of generated conversations."""
 
 from random import Random
 from typing import Any
@@ -25,7 +25,7 @@ RESULTS: tuple[Any, ...] = (None, 0, False, "", [], {}, "sunny", {"degrees": 21.
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 OTHER_TOOL = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object"}}}
 CLIENT_TOOL = of_client(TOOL)
-# What clients bring: whole histories, and also halves of calls that nobody will repair.
+# Messages of clients: whole histories, and also halves of calls that nobody will complete.
 BROUGHT: tuple[dict[str, Any], ...] = (
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "brought"},
@@ -35,7 +35,7 @@ BROUGHT: tuple[dict[str, Any], ...] = (
     {"llm": "anthropic", "message": {"type": "thought", "text": "hm", "signature": "s"}},
 )
 
-# What an arbitrary frame has under each name. Every field of every frame has its values here.
+# The values of an arbitrary frame by field name. Every field of every frame is listed here.
 FIELD_VALUES: dict[str, tuple[Any, ...]] = {
     "v": (1,),
     "pts": (None, 0, -5, 2**40),
@@ -138,7 +138,7 @@ _ORDINARY = tuple(frame_type for name, frame_type in FRAME_TYPES.items() if name
 
 
 def arbitrary(rng: Random) -> Frame:
-    """A frame of any type with anything in it; none that erases, after which little of a law is left to see."""
+    """A frame of any type with arbitrary content, but none that erases, because a law can show little after that."""
     frame_type = rng.choice(_ORDINARY)
     fields = {
         name: rng.choice(FIELD_VALUES[name])

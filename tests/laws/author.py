@@ -72,10 +72,11 @@ WORD = re.compile(r"w\d+\.")
 
 
 class Author:
-    """Writes one conversation. `frames` is what was written so far, `folding` what has become of it."""
+    """Writes one conversation. `frames` is what was written so far, and `folding` its fold."""
 
     def __init__(self, context_id: str, *, erases: bool = False) -> None:
-        """With `erases` it erases the conversation now and then, and goes on with runs and calls of before, too."""
+        """With `erases` it sometimes erases the conversation, and may continue runs and calls from before the
+        erasure."""
         self._erases = erases
         self.folding = Folding(Conversation.new(context_id))
         self.frames: list[AnyFrame] = []
@@ -104,8 +105,7 @@ class Author:
         self.folding.step(decoded)
 
     def _named(self, frame: Frame, rng: Random) -> Frame:
-        """Half of the frames have an id of their own; now and then it is that of an earlier frame. Some name who keeps
-        the history."""
+        """Half of the frames have an id, sometimes that of an earlier frame. Some name a keeper of the history."""
         dice = rng.random()
         if self._erases and frame.mirror is None and rng.random() < 0.1:
             frame = frame.model_copy(update={"mirror": self._keeper(rng)})
@@ -334,7 +334,7 @@ class Author:
         latest = None if call.running is None else call.running.call_attempt
         return None if latest is None else rng.choice((None, latest, latest, latest, max(1, latest - 1)))
 
-    # What clients say about the context, and what nobody expects
+    # Changes of the context by clients, and unexpected frames
 
     def _of_the_context(self) -> Iterator[tuple[float, Callable[[Random], Frame]]]:
         terms = self.state.terms
@@ -378,18 +378,18 @@ class Author:
         return {name: rng.choice(FIELD_VALUES[name]) for name in limits.NAMES}
 
     def _expected(self, rng: Random) -> int | None:
-        """Of what somebody knows of the context: nothing said, the newest, what still holds, or what may not."""
+        """The expected version: none, the newest, one that still holds, or one that may not."""
         state = self.state
         return rng.choice(
             (None, None, state.version, state.changed_version, rng.randrange(state.version + 2))
         )
 
     def _keeper(self, rng: Random) -> str | None:
-        """Who keeps the history, or somebody who did, or would like to."""
+        """The keeper of the history, a former one, or another."""
         return rng.choice((None, self.state.terms.mirror, self.state.terms.mirror, "m1"))
 
     def _rewrite(self, rng: Random) -> Frame:
-        """Of a message near the end, most often; sometimes of none."""
+        """The id of a message, most often one near the end; sometimes of none."""
         newest = self.state.place.next_position
         position = max(1, newest - rng.choice((0, 1, 1, 2, 2, 3, 4, 9)))
         message = None if rng.random() < 0.4 else rng.choice(BROUGHT)

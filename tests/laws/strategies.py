@@ -1,4 +1,4 @@
-"""Generated conversations: mostly what could happen, some of it absurd, all of it decoded from bytes."""
+"""Generated conversations: mostly plausible, partly absurd, always decoded from bytes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ CONTEXT = "talk"
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One frame of a conversation that was no repetition, and what it did; `rows` are the messages after it."""
+    """A frame of a conversation that was no repetition, and its effect; `rows` are the messages after it."""
 
     before: State
     frame: AnyFrame
@@ -78,7 +78,7 @@ def conversations(
 
 
 def closing_frames(state: State) -> list[AnyFrame]:
-    """What a timekeeper would publish if everything that is open now were overdue; empty when nothing is."""
+    """What a timekeeper would publish if all open work were overdue; empty if there is none."""
     frames: list[Frame] = []
     run, speech = state.runs.open, state.speech
     if run is not None:
@@ -100,9 +100,8 @@ def closing_frames(state: State) -> list[AnyFrame]:
 
 
 def coming_to_rest(state: State) -> Iterator[tuple[AnyFrame, Step]]:
-    """Close what is open, then what that opened, and so on: each frame and its step; nothing is open after the last.
-
-    A conversation that does not come to rest within a few rounds fails the test that asked for it.
+    """Close all open work, then the work that this opened, and so on. Returns each frame and its step; nothing is open
+    after the last. A conversation that does not come to rest within a few rounds fails the test.
     """
     for _ in range(5):
         frames = closing_frames(state)

@@ -1,4 +1,5 @@
-"""Whatever a context holds: its request to Anthropic is one that the API takes, and its marked beginning stays."""
+"""Whatever a context contains, its request to Anthropic is one that the API accepts, and its marked beginning does not
+change."""
 
 import json
 
@@ -93,8 +94,8 @@ def settled(message):
 
 
 def an_answer_may_go_on(messages):
-    """Whether a call behind these messages is taken for one of the answer that they end with: it is a signed thought's,
-    and nothing but calls and results is behind that (`gathering`)."""
+    """Whether a call after these messages counts as part of the answer that they end with: that has a signed thought,
+    and only calls and results follow the thought (`gathering`)."""
     called = False
     for message in reversed(messages):
         if isinstance(message, LLMSpecificMessage):

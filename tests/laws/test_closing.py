@@ -1,4 +1,4 @@
-"""Nothing blocks a context for ever: whatever is open can be closed, and no answer that is owed is lost."""
+"""Nothing blocks a context forever: all open work can be closed, and no requested answer is lost."""
 
 import pytest
 from hypothesis import given

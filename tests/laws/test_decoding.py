@@ -1,4 +1,4 @@
-"""Whatever the bytes, decoding ends in a frame or in a `DecodeError`, and looks the same from every side."""
+"""Whatever the bytes, decoding results in a frame or a `DecodeError`, and all ways to decode agree."""
 
 import json
 from math import isfinite

@@ -76,7 +76,7 @@ def test_a_state_that_was_stored_between_two_frames_goes_on_as_if_it_had_not_bee
 @example(conversation_of([0] * 43 + [45379, 1, 1, 86, 5, 35123, 95], erases=True))
 @given(ERASED)
 def test_what_was_erased_published_once_more_by_its_workers_changes_nothing(frames):
-    """Frames that name a run of an earlier life, behind the last erasure, and no mirror of the present one."""
+    """Frames after the last erasure that name a run of an earlier life and are no mirror of the present one."""
     played = list(moments(frames))
     # One whose id came before is a repetition, and erases nothing.
     erasures = [moment.frame for moment in played if isinstance(moment.frame, LLMContextEraseFrame)]

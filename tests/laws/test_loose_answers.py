@@ -1,4 +1,4 @@
-"""Whatever a server that imitates an API sends: events are read as far as they make sense, and break no answer."""
+"""Whatever a server that imitates an API sends, events are read as far as they make sense, and break no answer."""
 
 from contextlib import suppress
 

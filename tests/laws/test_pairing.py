@@ -1,4 +1,5 @@
-"""Whatever clients append: in a request every call is answered directly after it, once, and nothing else is."""
+"""Whatever clients append, in a request every call is answered once, directly after it, and there is no other
+result."""
 
 from hypothesis import given
 from hypothesis import strategies as st

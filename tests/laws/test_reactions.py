@@ -1,4 +1,4 @@
-"""What happens in the world follows from the frames: once for each cause, and never in a recording."""
+"""Effects follow from the frames: once for each cause, and never in a recording."""
 
 import pytest
 from hypothesis import given

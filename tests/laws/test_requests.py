@@ -1,4 +1,4 @@
-"""Whatever a context holds: it becomes a request, or is refused by name. Nothing else comes out of an adapter."""
+"""Whatever a context contains, an adapter makes a request of it or raises a named error, and nothing else."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The whole system in small: many simulated conversations under a scheduler that kills, freezes, delays and loses.
+"""A model of the whole system: many simulated conversations under a scheduler that kills, freezes, delays and loses.
 
 `make chaos` plays twenty thousand more. One alone, with its whole trace: `python -m tests.laws.simulation SEED`.
 """
@@ -68,8 +68,8 @@ def test_the_plays_reach_what_they_are_about():
     assert {"busy", *LIMITS_OF} <= seen.keys()
 
 
-# Each takes one net away; the plays must notice, or they would notice nothing. `hint` is the seed in which they noticed
-# when this was written: it is played first, and saves the search.
+# Each removes one safeguard; the plays must detect it, or they would detect nothing. `hint` is the seed in which they
+# noticed when this was written: it is played first, and saves the search.
 
 
 def test_a_worker_that_starts_without_reading_is_caught(monkeypatch):

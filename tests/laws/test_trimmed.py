@@ -1,4 +1,4 @@
-"""Whatever the history and the limit, trimming keeps its promises."""
+"""Trimming keeps its promises for any history and limit."""
 
 from typing import Any
 

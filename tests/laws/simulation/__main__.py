@@ -1,6 +1,5 @@
-"""Play seeds: `python -m tests.laws.simulation 7` shows one whole, `... 0 20000` plays many.
-
-Of the first that breaks a promise it shows the end of the trace.
+"""Play seeds: `python -m tests.laws.simulation 7` shows the whole trace of one, `... 0 20000` plays many, and shows the
+end of the trace of the first that breaks a promise.
 """
 
 import sys

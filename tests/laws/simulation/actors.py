@@ -1,7 +1,5 @@
-"""Who acts in the simulation: each is a generator, and each `yield` is a place between two statements.
-
-The scheduler may kill or freeze an actor at any of them. A killed one loses all that it had in memory; what it sent may
-still arrive.
+"""The actors of the simulation: each is a generator, and each `yield` is a point between two statements, at which the
+scheduler may kill or freeze it. A killed actor loses everything in memory; what it sent may still arrive.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ Steps = Iterator[None]
 
 
 class Actor(Protocol):
-    """One life of one process. `step` does what is next; a raised `LeaseLostError` ends the life."""
+    """One life of a process. `step` performs the next action; a raised `LeaseLostError` ends the life."""
 
     name: str
     frozen_until: float
@@ -68,7 +66,7 @@ class Projector:
 
 
 class Worker:
-    """What both kinds of workers share: a life with a lease, effects taken one by one, and jobs side by side."""
+    """The common part of both kinds of workers: a life with a lease, effects taken one by one, and concurrent jobs."""
 
     topic: str
     slots = 3
@@ -113,7 +111,7 @@ class Worker:
         return {taken.effect.id: taken.token for taken in self._jobs}
 
     def _begin(self, taken: Taken) -> None:
-        """Take the job up. One of the same effect that goes on had its claim lost, and is told so."""
+        """Start the job. A running job of the same effect has lost its claim, and is told so."""
         for before in tuple(self._jobs):
             if before.effect.id == taken.effect.id:
                 del self._jobs[before]
@@ -130,7 +128,7 @@ class Worker:
         if not self.may_publish():
             world.say(self.name, "has lost its lease")
             raise LeaseLostError
-        # The lease counts from before the statement is sent, so it is over here before anybody takes the work.
+        # The lease counts from before the statement is sent, so it ends here before another worker takes the work.
         self._renewed_at = world.now
         answer = world.heartbeat(self.name, self._held())
         if answer is None:

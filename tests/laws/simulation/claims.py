@@ -1,6 +1,5 @@
-"""The statements of workers: who lives, who does what an effect asks for, and who may take that over.
-
-Each is a transaction: what it does, it does at once.
+"""The statements of workers: which workers are alive, which of them has the work of an effect, and which may take it
+over. Each is a transaction and takes effect at once.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MISSED_AFTER = 2.0
 
 
 class LeaseLostError(Exception):
-    """A worker could not renew its lease: it may not publish any more, and begins anew as another worker."""
+    """A worker could not renew its lease: it must not publish any more, and starts again as another worker."""
 
 
 @dataclass
@@ -61,8 +60,8 @@ class Claims:
         return life is not None and not life.stopped and self.now - life.heartbeat_at < LEASE
 
     def heartbeat(self, worker: str, held: Mapping[str, str]) -> tuple[set[str], set[str]] | None:
-        """Renew, and learn which of its runs and calls to stop, and which of its claims, by token, are lost; None for
-        who is dead by the database's clock."""
+        """Renew a worker's lease. Returns which of its runs and calls to stop, and which of its claims, by token, are
+        lost; None if it is dead by the database's clock."""
         if not self.is_alive(worker):
             return None
         self.lives[worker].heartbeat_at = self.now
@@ -76,7 +75,7 @@ class Claims:
         return over, lost
 
     def reconnected(self, worker: str, held: Mapping[str, str]) -> None:
-        """It was without the database; what it does not know of it gives back."""
+        """It was without the database; it releases the claims that it does not know."""
         if worker in self.lives:
             self.lives[worker].connected_at = self.now
             self.give_back_unknown(worker, held, older_than=0.0)
@@ -88,7 +87,7 @@ class Claims:
                 claim.released |= self.now - claim.taken_at >= older_than
 
     def is_wanted(self, effect: RunInference | CallFunction) -> bool:
-        """Whether the run or the call is still open and nobody has asked to stop it."""
+        """Whether the run or the call is still open without a request to stop it."""
         work = self.work_of(effect)
         if isinstance(work, RunRow):
             return work.status == "open"
@@ -101,8 +100,8 @@ class Claims:
         return self.runs.get(effect.run_id) if isinstance(effect, RunInference) else self.call(effect)
 
     def claim(self, worker: str, effect: RunInference | CallFunction) -> Taken | None:
-        """Take an effect that nobody took, or who took it ended without anything to show for it, if its run or call is
-        still there to be worked on."""
+        """Claim an effect that is unclaimed, or whose claim ended without a result, if its run or call is still
+        open."""
         work, had = self.work_of(effect), self.claims.get(effect.id)
         if work is None or not self.is_alive(worker) or not self._is_open(work):
             return None
@@ -115,7 +114,8 @@ class Claims:
         return self._take(worker, effect, work, had)
 
     def missed(self) -> Iterator[RunInference | CallFunction]:
-        """The effects of what is open for a while and nobody has had, or whoever had it has nothing to show for it."""
+        """The effects of runs and calls that have been open for a while and are unclaimed, or whose claim ended without
+        a result."""
         before = self.now - MISSED_AFTER
         runs = (run for run in self.runs.values() if run.status == "open" and run.opened_at < before)
         calls = (
@@ -131,8 +131,8 @@ class Claims:
                 yield effect
 
     def take_over(self, worker: str, wanted: Callable[[Claim], bool]) -> Taken | None:
-        """Take what was released, or the work of a dead worker, with the next attempt; the latter only after a whole
-        lease of being connected."""
+        """Claim released work, or the work of a dead worker, with the next attempt; the latter only after being
+        connected for a whole lease."""
         if not self.is_alive(worker):
             return None
         may_judge = self.now - self.lives[worker].connected_at >= LEASE
@@ -148,7 +148,7 @@ class Claims:
         return None
 
     def next_attempt(self, worker: str, taken: Taken, attempt: int) -> int | None:
-        """Keep one's own work with the next attempt; None if it is another's by now."""
+        """Keep a claim with the next attempt. Returns None if another worker has it by now."""
         claim = self.claims.get(taken.effect.id)
         if claim is None or not self._is(claim, worker, taken.token) or claim.attempt != attempt:
             return None

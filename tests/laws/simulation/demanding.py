@@ -1,4 +1,4 @@
-"""Somebody who sets limits and says everything twice, and a model that would call functions for ever."""
+"""A person who sets limits and repeats everything, and a model that calls functions without end."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MODES: tuple[SecondInput, ...] = get_args(SecondInput)
 
 
 class TirelessWorker(InferenceWorker):
-    """Its model calls functions as long as it is let."""
+    """Its model calls functions as long as it is permitted."""
 
     most_calls = 60
 
 
 class DemandingPerson(Person):
-    """Says what a second input does, by a setting and for one frame, and asks again before there is an answer."""
+    """Configures second inputs, by a setting and for one frame, and asks again before there is an answer."""
 
     def _ways(self) -> Ways:
         return (
@@ -72,7 +72,7 @@ class DemandingPerson(Person):
             yield
 
     def _takes_notes(self) -> Steps:
-        """Beside a model that goes on by itself: what it is told asks for nothing."""
+        """The model continues by itself: what it is told requests no run."""
         for _ in range(self._world.rng.randint(1, 2)):
             self._say(LLMMessagesAppendFrame(messages=[{"role": "developer", "content": "note"}]))
             for _ in range(40):
@@ -80,7 +80,7 @@ class DemandingPerson(Person):
 
 
 def check_nothing_said_is_lost(world: World) -> None:
-    """What was taken of a person is in the context, or was when somebody replaced the history: also what was held."""
+    """Everything accepted from a person is in the context, or was when the history was replaced; also what was held."""
     written = {word for words in world.words_written.values() for word in WORD.findall(words)}
     for row in world.lives_kept.frames:
         if not isinstance(row.frame, LLMMessagesAppendFrame) or row.frame.id is None:

@@ -1,7 +1,6 @@
-"""What an erasure promises, and the operator who folds again while everybody acts.
-
-What an erased life said and named is known by its words, each of which occurs once, and by the ids of its runs and
-calls: none of them is in a table again, unless a client says it anew.
+"""The promises of an erasure, and the operator who rebuilds while all others act. The content of an erased life is
+recognized by its words, each of which occurs once, and by the ids of its runs and calls: none of them may be in a table
+again unless a client publishes it again.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from frameledger.frames import AnyFrame, LLMContextEraseFrame, encode_frame
 
 
 class Operator:
-    """Verifies, rebuilds, and looks for what was to be forgotten; each in one transaction."""
+    """Verifies, rebuilds, and searches for erased content, each in one transaction."""
 
     def __init__(self, world: World, name: str) -> None:
         self.name, self.frozen_until = name, 0.0
@@ -41,7 +40,7 @@ class Operator:
 
 
 def rebuild(world: World) -> None:
-    """Fold the stored frames again, from the newest receipt on, and put what comes of it in the place of the tables."""
+    """Fold the stored frames again, from the newest receipt on, and replace the tables by the result."""
     refolded = verified(world)
     for name in FOLDED:
         setattr(world, name, getattr(refolded, name))
@@ -52,7 +51,7 @@ FOLDED = ("conversation", "runs", "calls", "outcomes", "changed_version", "cut_o
 
 
 def verified(world: World) -> World:
-    """The tables as the stored frames make them, which are found to be those that are there."""
+    """The tables according to the stored frames, which must equal the existing ones."""
     again = World(Random(0))
     again.conversation, again.lives_kept = world.lives_kept.beginning()
     folding = Folding(again.conversation)
@@ -71,7 +70,7 @@ def verified(world: World) -> World:
 
 
 def check_forgotten(world: World) -> None:
-    """Look for what was to be forgotten in all text of all tables, but for effects that tell a worker to stop."""
+    """Search all text of all tables for erased content, except effects that tell a worker to stop."""
     conversation = world.conversation
     tables = repr(
         [
@@ -89,8 +88,8 @@ def check_forgotten(world: World) -> None:
 
 
 def forgotten(world: World) -> set[str]:
-    """What was said in lives that are over, as the log tells without being folded. Who names a run or a call of such a
-    life says nothing anew."""
+    """The content of earlier lives, read from the log without folding it. A frame that names a run or a call of such a
+    life says nothing new."""
     over, present = set(world.erased_ids), set[str]()
     erased_by: set[str | None] = set()
     for frame in world.log[: world.next_offset]:
@@ -106,7 +105,7 @@ def forgotten(world: World) -> set[str]:
 
 
 def texts_of(frame: AnyFrame) -> set[str]:
-    """What a frame says and names that occurs once: words, and the ids of runs and calls."""
+    """The unique content of a frame: words, and the ids of runs and calls."""
     return ids_of(frame) | set(WORD.findall(str(getattr(frame, "text", ""))))
 
 
@@ -118,8 +117,7 @@ def ids_of(frame: AnyFrame) -> set[str]:
 
 
 def from_the_log(world: World) -> tuple[Conversation, tuple[Receipt, ...]]:
-    """The conversation and the receipts of whoever folds the log from its beginning, without ever having had the
-    tables."""
+    """The conversation and the receipts according to a fold of the log from its beginning, without the tables."""
     folding, lives = Folding(Conversation.new(CONTEXT)), Lives()
     for frame, at in zip(world.log, world.logged, strict=True):
         if (step := folding.step(frame, at)) is not None:

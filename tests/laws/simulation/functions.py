@@ -1,7 +1,7 @@
 """The simulated function worker: it starts a call at most once unless it is safe, and settles what it started.
 
-`pay` has an effect that must not happen twice, and an interruption cancels it; `look_up` may run again; `search` goes
-on beside the conversation and says something in between; `approve` waits for a person.
+`pay` has an effect that must not happen twice, and an interruption cancels it; `look_up` may run again; `search` runs
+in the background and reports progress; `approve` waits for a person.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FunctionWorker(Worker):
         terms = self.served.get(effect.function_name)
         row = world.call(effect)
         if row is not None and row.interrupted:
-            # What a dead worker left: nobody knows whether an unsafe one has done what it does.
+            # A dead worker's call: it is unknown whether an unsafe one had its effect.
             yield from self._settle_for_the_dead(taken, row)
             world.finish(self.name, taken)
             return
@@ -76,7 +76,7 @@ class FunctionWorker(Worker):
         )
         yield
         if terms is not None and terms.safe_to_retry:
-            # The claim, or this second look, is the read; the start is sent and not waited for.
+            # The claim, or this second look, is the read; the start is sent without waiting.
             if world.is_wanted(effect) and effect.id in world.claims:
                 self._send(started)
                 world.execute(self.name, effect, safe=True)
@@ -85,7 +85,7 @@ class FunctionWorker(Worker):
             yield from self._publish(started)
             while started.id not in world.outcomes:
                 yield
-            # One read, and the function right behind it: no yield between here and `execute`.
+            # One read, and the function directly after it: no yield between here and `execute`.
             row = world.call(effect)
             if row is None or row.is_over:
                 pass
@@ -142,7 +142,8 @@ class FunctionWorker(Worker):
         yield from self._publish(self._result(taken, {"n": 1}, settled_as=settled_as))
 
     def _settle_for_the_dead(self, taken: Taken, row: CallRow) -> Steps:
-        """Nobody else will: cancel what is harmless, call the rest ambiguous, whoever started it."""
+        """Settle the call, as nobody else will: cancel it if it is harmless, otherwise report it as ambiguous,
+        whichever worker started it."""
         if row.interrupted and row.safe:
             yield from self._publish(self._cancel(taken, run_llm=False, claim=None))
             return

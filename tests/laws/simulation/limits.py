@@ -1,4 +1,4 @@
-"""What limits and second inputs promise after each frame, reckoned without the counts that the fold keeps for them."""
+"""The promises of limits and second inputs after each frame, computed without the counts of the fold."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ LIMITS_OF = {
     "too_many_calls": {"calls_per_run"},
     "too_many_rounds": {"rounds"},
 }
-"""By the word that is said: the limits that say it."""
+"""By reason: the limits that give it."""
 
 OF_ONE_MESSAGE = 3_000
-"""More bytes than a message of the simulation has."""
+"""More bytes than any message of the simulation has."""
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """What was counted, and what there was already when a limit was set that says less."""
+    """The counts, and the amounts that already exceeded a limit when it was set."""
 
     messages: int = 0
     bytes: int = 0
@@ -59,8 +59,8 @@ class Allowed:
 
 
 def check(world: World, frame: AnyFrame, at: datetime, before: State, step: Step, messages: Messages) -> None:
-    """Raise `PromiseBrokenError` if a frame goes beyond a limit, is stopped without a word, or if a second input does
-    what it does not say."""
+    """Raise `PromiseBrokenError` if a frame exceeds a limit or is ignored without a reason, or if a second input is not
+    treated as it requests."""
     limits, known = step.state.terms.limits, world.allowed
     if step.outcome == "ignored":
         _check_the_word(world, step, before)
@@ -68,7 +68,8 @@ def check(world: World, frame: AnyFrame, at: datetime, before: State, step: Step
     known = _counted(known, frame, at, before, step)
     rows = [message for _, message in messages.rows()] if limits else []
     if isinstance(frame, LLMSetLimitsFrame) and step.outcome == "applied":
-        # What is open has its room: a turn, a response and a thought, three messages of a call, and what is held.
+        # Open work may still add messages: a turn, a response and a thought, three messages of a call, and what is
+        # held.
         promised = 3 + 3 * len(before.calls.open) + len(_held(before))
         length = sum(map(size, rows)) + OF_ONE_MESSAGE * promised
         known = Allowed(len(rows) + promised, length, len(known.calling), known.calling)
@@ -116,7 +117,7 @@ def _counted(known: Allowed, frame: AnyFrame, at: datetime, before: State, step:
 
 
 def _is_input(frame: AnyFrame, before: State, after: State) -> bool:
-    """Whether somebody asks for an answer with this frame, or a user has said something whole."""
+    """Whether this frame requests an answer, or ends a user's turn."""
     turn = before.turn
     match frame:
         case LLMRunFrame():
@@ -134,7 +135,8 @@ def _is_input(frame: AnyFrame, before: State, after: State) -> bool:
 
 
 def _check_second_input(world: World, frame: AnyFrame, before: State, step: Step) -> None:
-    """An append that asks for an answer while a run is open does what it says, or what the setting says."""
+    """An append that requests an answer while a run is open is treated as the frame says, or else as the setting
+    says."""
     if not isinstance(frame, LLMMessagesAppendFrame) or not frame.run_llm or before.runs.open is None:
         return
     if before.terms.ended:

@@ -1,4 +1,4 @@
-"""Simulated people: somebody who talks, cuts in, changes the history, and answers what waits for a person."""
+"""Simulated people: one talks, interrupts, changes the history, and answers calls that wait for a person."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Ways = tuple[tuple[float, Callable[[], Steps]], ...]
 
 
 class Person:
-    """Talks through a client that may be killed too; it forgets a stop now and then."""
+    """Talks through a client that may be killed too, and that sometimes omits a stop frame."""
 
     def __init__(self, world: World, name: str) -> None:
         self.name, self.frozen_until = name, 0.0
@@ -138,7 +138,7 @@ class Person:
 
 
 class ForgetfulPerson(Person):
-    """Somebody who also asks to be forgotten, and whose client publishes old records again: its own and those of
+    """A person who also erases the conversation, and whose client publishes old records again: its own and those of
     workers."""
 
     def _ways(self) -> Ways:
@@ -156,7 +156,7 @@ class ForgetfulPerson(Person):
     def _says_again(self) -> Steps:
         log = self._world.log
         erased_at = [place for place, frame in enumerate(log) if isinstance(frame, LLMContextEraseFrame)]
-        # Without ids, they would be other frames in the life in which they were said.
+        # Without ids they would be different frames in their original life.
         of_before = log[: erased_at[-1]] if erased_at else []
         known = [frame for frame in log if frame.id is not None] + of_before
         if known:

@@ -1,4 +1,5 @@
-"""One play: everybody acts in an order that a seed decides, with faults; then the faults end and all comes to rest."""
+"""One play: all actors act in an order that a seed decides, with faults; then the faults end and everything comes to
+rest."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ one with limits and second inputs; of ten, the one with 4 one whose clients have
 
 
 class Play:
-    """The actors of a world, and who is next."""
+    """The actors of a world, and which is next."""
 
     def __init__(self, seed: int, *, steps_to_rest: int = STEPS_TO_REST) -> None:
         self.rng = Random(seed)
@@ -92,7 +93,8 @@ class Play:
         try:
             actor.step()
         except LeaseLostError:
-            # The life is over, and the process begins another one, after a while: partitions are dealt out slowly.
+            # The life is over, and the process begins another one after a while, because partitions are assigned
+            # slowly.
             self._actors[number] = self._new(*self._kinds[number])
             self._actors[number].frozen_until = world.now + rng.choice((0.0, LEASE, 3 * LEASE))
 
@@ -140,7 +142,7 @@ class Play:
                 )
 
     def _is_answered(self, version: int) -> bool:
-        """A run that saw the words came to an end that everybody can see, or somebody cut in, or ended it all."""
+        """A run that saw the words visibly ended, or an interruption or the end of the conversation followed them."""
         world = self.world
         return any(
             run.opened_version is not None

@@ -1,4 +1,4 @@
-"""Simulated clients with functions of their own: no worker knows them, and the clients answer their calls."""
+"""Simulated clients with their own functions: no worker knows them, and the clients answer their calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OfferingWorker(InferenceWorker):
 
 
 class PersonAtScreen(Person):
-    """Somebody whose client says which functions it has, and takes them away again, whether or not a call is open."""
+    """A person whose client registers its functions and withdraws them again, whether or not a call is open."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
@@ -39,8 +39,8 @@ class PersonAtScreen(Person):
 
 
 class Screen:
-    """A client that answers the calls of its functions, when it has done what they say. There are two of one person,
-    which do not know of each other, and one that was killed does it again."""
+    """A client that executes its functions and answers their calls. A person has two of them, which do not know each
+    other, and a killed one executes again."""
 
     def __init__(self, world: World, name: str) -> None:
         self.name, self.frozen_until = name, 0.0

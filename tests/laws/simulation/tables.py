@@ -1,4 +1,4 @@
-"""The rows of the simulated tables, and the effects of which runs and calls are the work."""
+"""The rows of the simulated tables, and the effects that request runs and calls."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CallRow:
     interrupted: bool = False
     waiting_since: float = 0.0
     by_client: bool = False
-    """No worker starts it: it waits since its dispatch."""
+    """No worker starts it: it has been waiting since its dispatch."""
 
     @property
     def is_over(self) -> bool:
@@ -55,7 +55,7 @@ class CallRow:
 
 @dataclass
 class Claim:
-    """A row of `claims`: who does what an effect asks for, which attempt of it that is, and the claim's token."""
+    """A row of `claims`: the worker that has an effect's work, the attempt, and the claim's token."""
 
     effect: RunInference | CallFunction
     worker: str
@@ -68,13 +68,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Taken:
-    """What a worker knows of a claim: what the statement that took it has answered. It never reads it again."""
+    """A worker's knowledge of a claim: the result of the statement that claimed it. It never reads the claim again."""
 
     effect: RunInference | CallFunction
     attempt: int
     token: str
     started: bool = False
-    """Of a call: somebody had started it."""
+    """For a call: another worker had started it."""
 
 
 @dataclass
@@ -87,14 +87,14 @@ class Life:
 
 
 def effect_of_run(run: RunRow) -> RunInference:
-    """The effect that asked for a run: everybody derives the same id."""
+    """The effect that requested a run: every process derives the same id."""
     version, run_id = Version(run.opened_version or 0), RunId(run.run_id)
     named = effect_id("run_inference", ContextId(CONTEXT), version, run_id)
     return RunInference(named, ContextId(CONTEXT), version, run_id)
 
 
 def effect_of(call: CallRow) -> CallFunction:
-    """The effect that dispatched a call: everybody derives the same id."""
+    """The effect that dispatched a call: every process derives the same id."""
     version = Version(call.dispatched_version or 0)
     return CallFunction(
         effect_id("call_function", ContextId(CONTEXT), version, ToolCallId(call.tool_call_id)),

@@ -27,7 +27,7 @@ A_PERSON_HAS = 40.0
 
 
 class Timekeeper(FunctionWorker):
-    """Owns time. It is a worker too, with which it settles a call that nobody starts."""
+    """Enforces timeouts. It is also a worker, so that it can settle a call that nobody starts."""
 
     served: ClassVar[Mapping[str, Terms]] = {}
 
@@ -51,7 +51,7 @@ class Timekeeper(FunctionWorker):
     def _perform(self, taken: Taken) -> Steps:
         row = self._world.call(taken.effect)
         if row is not None and row.status == "running" and is_a_timekeeper(row.worker):
-            # A dead one's start: nothing runs, so its result can be said without another start.
+            # A dead timekeeper's start: nothing runs, so the result can be published without another start.
             frame = self._result(taken, "not available", settled_as="failed", claim=None)
             yield from self._publish(frame)
             self._world.finish(self.name, taken)
@@ -103,7 +103,7 @@ def _run_is_silent(run: RunRow, version: int) -> Frame:
 
 
 def _past_its_deadline(call: CallRow, version: int) -> Frame:
-    """A safe call is cancelled; whether an unsafe one has done what it does, nobody knows."""
+    """A safe call is cancelled; whether an unsafe one had its effect is unknown."""
     if call.safe:
         return _cancelled(call, version)
     return FunctionCallResultFrame(

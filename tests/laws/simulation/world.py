@@ -1,11 +1,10 @@
-"""The world of the simulation: a log, the tables, topics, claims and time. Nothing of it is real but the law.
+"""The world of the simulation: a log, the tables, topics, claims and time. Only the rules are real.
 
-`evolve` and `react` are the real ones. What a statement does here it does at once, as a transaction does; whoever acts
-between two statements is a generator that yields there, and may be killed, frozen or overtaken at every yield.
+`evolve` and `react` are the real ones. A statement takes effect at once, like a transaction; actors are generators that
+yield between two statements, and may be killed, frozen or overtaken at every yield.
 
-The database may lose its latest commits, as a standby does that did not have them when it was promoted: then all that
-is `IN_THE_DATABASE` is as it was a moment earlier, together, and the log, the topics and what the functions have done
-are not.
+The database may lose its latest commits, as a standby does that did not have them when it was promoted: then everything
+`IN_THE_DATABASE` is as it was a moment earlier, while the log, the topics and the effects of functions are not.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from frameledger.frames import AnyFrame, Frame, FunctionCallsStartedFrame, LLMTe
 from frameledger.react import react
 
 STANDBY_BEHIND = 2.0
-"""How many seconds of commits are lost at most, when the database is lost."""
+"""Maximum seconds of commits that are lost with the database."""
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 """When all clocks are at 0."""
@@ -67,7 +66,7 @@ CONTEXT_CHANGES = (MessageAppended, MessageReplaced, MessageEnded, EraBegan, Set
 
 
 class PromiseBrokenError(AssertionError):
-    """A promise is broken. The message is the promise; the world's trace tells how it came to that."""
+    """A promise is broken. The message is the promise; the world's trace shows what led to it."""
 
 
 @dataclass
@@ -84,13 +83,13 @@ class World(Claims):
 
     log: list[AnyFrame] = field(default_factory=list)
     logged: list[datetime] = field(default_factory=list)
-    """When the log took each."""
+    """The time at which the log received each frame."""
 
     wire: dict[str, deque[AnyFrame]] = field(default_factory=dict)
-    """By publisher: what it sent and the log does not have yet."""
+    """By publisher: what it sent that is not on the log yet."""
 
     stuck_until: dict[str, float] = field(default_factory=dict)
-    """By publisher: its connection to the broker is slow until then, and goes on behind its back."""
+    """By publisher: until then nothing that it sent reaches the log. The publisher continues meanwhile."""
 
     # What the projector writes, in one transaction each batch.
     epoch: int = 0
@@ -101,7 +100,7 @@ class World(Claims):
     """The runs and calls of lives that were erased."""
 
     left_out: int = 0
-    """Frames of an earlier life that came behind its erasure."""
+    """Frames of an earlier life that came after its erasure."""
 
     outcomes: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     outbox: list[effects.Effect] = field(default_factory=list)
@@ -110,7 +109,7 @@ class World(Claims):
     """The latest version at which a message or a setting changed, as the changes of the steps tell."""
 
     expectations: list[bool] = field(default_factory=list)
-    """Of each frame that expected a version, whether nothing had changed since."""
+    """For each frame that expected a version, whether nothing had changed since."""
 
     words_written: dict[int, str] = field(default_factory=dict)
     allowed: limits.Allowed = field(default_factory=limits.Allowed)
@@ -123,7 +122,7 @@ class World(Claims):
 
     topics: dict[str, Topic] = field(default_factory=lambda: {"inference": Topic(), "functions": Topic()})
     executions: dict[CallKey, int] = field(default_factory=dict)
-    """How often a function really did what it does: the side of the effect."""
+    """The number of times that a function really had its effect."""
 
     refusals: Counter[str] = field(default_factory=Counter)
     """How often a frame was ignored, by the reason."""
@@ -179,7 +178,7 @@ class World(Claims):
         self.wire.setdefault(publisher, deque()).extend(as_from_a_record(frame) for frame in frames)
 
     def deliver(self) -> None:
-        """The broker takes the next frame of some publisher; now and then a retry writes it twice."""
+        """The broker receives the next frame of some publisher; sometimes a retry writes it twice."""
         waiting = [
             publisher
             for publisher, frames in self.wire.items()
@@ -210,7 +209,7 @@ class World(Claims):
     # The projector's transaction
 
     def fold_batch(self, size: int) -> list[tuple[AnyFrame, State, Step | None]]:
-        """What a batch of the next records comes to; nothing is stored yet."""
+        """Fold a batch of the next records, without storing anything."""
         folding = Folding(self.conversation)
         batch = []
         records = zip(self.log, self.logged, strict=True)
@@ -220,7 +219,7 @@ class World(Claims):
         return batch
 
     def commit(self, epoch: int, offset: int, batch: list[tuple[AnyFrame, State, Step | None]]) -> bool:
-        """Store a batch whole, or nothing of it if the partition has another owner by now or has moved on."""
+        """Store a whole batch, or nothing if the partition has another owner by now or is already past it."""
         if epoch != self.epoch or offset != self.next_offset:
             return False
         self._bar_what_was_ignored(batch)
@@ -276,7 +275,7 @@ class World(Claims):
         self.outbox += react(before, frame, step.state)
 
     def _erase(self) -> None:
-        """Delete all of the conversation, as the projector's transaction does in which an erasure is folded."""
+        """Delete the whole conversation, like the projector's transaction that folds an erasure."""
         self.erased_ids |= self.runs.keys() | {call.tool_call_id for call in self.calls.values()}
         for table in (self.outcomes, self.runs, self.calls, self.claims, self.words_written):
             table.clear()
@@ -373,7 +372,7 @@ class World(Claims):
                 self._barred |= set(WORD.findall(frame.text))
 
     def execute(self, worker: str, effect: CallFunction, *, safe: bool) -> None:
-        """A function does what it does, in the world outside."""
+        """A function has its effect in the outside world."""
         call = self.call(effect)
         assert call is not None
         self.executions[call.key] = self.executions.get(call.key, 0) + 1
