@@ -1,1 +1,1 @@
-"""OpenAI's API: `POST /v1/chat/completions` and `GET /v1/models`, as thin readers and writers of frames."""
+"""OpenAI's API: `POST /v1/chat/completions` and `GET /v1/models`, which read and write frames and keep no state."""

@@ -1,11 +1,12 @@
-"""The answer that the frames after a question make: text, calls, finish reason, usage.
+"""Folds the frames after a question into its answer: text, calls, finish reason, usage.
 
 An answer may take several runs: a model calls functions, and is run again with their results. Their texts are one
-answer, with a blank line between them. Thoughts, calls and results are not part of it. If a worker dies, the words of
-its attempt are lost: the context drops them, and the next attempt begins anew. A collected answer drops them too. A
-streamed answer cannot take a word back: it waits until the new attempt has repeated what was sent, and continues there.
-If the new attempt says something else, the answer has failed (`answer_superseded`), because its reader would read two
-answers as one.
+answer, with a blank line between them. Thoughts, calls and results are not said.
+
+If a worker dies, the context drops the words of its attempt, and the next attempt begins anew. An answer that is
+returned whole drops them too. A streamed answer cannot take a word back: it waits until the new attempt has repeated
+what was sent, and continues from there. If the new attempt says something else, the answer fails (`answer_superseded`):
+its client would otherwise read two answers as one.
 """
 
 from __future__ import annotations
@@ -69,34 +70,35 @@ class Answer:
     ones."""
 
     asked_version: int
-    """The version of the question: a run that reads an older context answers something else."""
+    """The version of the question. A run that reads an older context answers something else."""
 
     run_id: str | None = None
-    """The first run that answers; None before one does, and if the program that answers names no run."""
+    """The first run that answers. None until one does, or if the answering program names no run."""
 
     model: str | None = None
     has_begun: bool = False
     is_open: bool = False
-    """A run is answering."""
+    """Whether a run is answering."""
 
     has_something: bool = False
-    """The run has said a word, called a function, or ended."""
+    """Whether the run has said a word, called a function, or ended."""
 
     was_interrupted: bool = False
     finish_reason: str | None = None
     failure: Failure | None = None
     usage: Counter[str] = field(default_factory=Counter)
-    """Tokens, of those kinds that providers counted."""
+    """Tokens by kind, for the kinds that providers counted."""
 
     _current: str | None = None
     _before: str = ""
-    """The text of the runs before."""
+    """The text of the previous runs."""
 
     _text: str = ""
-    """The pieces of this attempt's text."""
+    """The text of this attempt, its pieces joined."""
 
     _has_half: bool = False
-    """Whether a piece has half a character. Most answers have none, and are not searched again for each piece."""
+    """Whether a piece ends within a character. Most answers have no such piece, and need not be searched for one
+    again."""
 
     _carries_spaces: bool = True
     _resumed: ResumedText = field(default_factory=ResumedText)
@@ -122,16 +124,16 @@ class Answer:
 
     @property
     def current_run_id(self) -> str | None:
-        """The run that was the last one to answer."""
+        """The run that answered last."""
         return self._current
 
     def fail(self, code: str, message: str) -> None:
-        """Note why there is no answer, or why it broke off; the first reason counts."""
+        """Record why there is no answer, or no more of it. The first reason counts."""
         self.failure = self.failure or Failure(code, message)
 
     @property
     def text(self) -> str:
-        """The text of the answer as the context has it, without what was taken back."""
+        """The text of the answer as the context has it, without the words of superseded attempts."""
         spoken = self._text
         if self.is_open and spoken and is_first_half(spoken[-1]):
             # Its other half comes with the next piece.
@@ -205,8 +207,9 @@ class Answer:
 
     def _is_about_this(self, frame: ErrorFrame) -> bool:
         if self.has_begun:
-            # Only one run is open at a time. This one's is closed, so a fatal error of another run is of the one that
-            # should have continued the answer: after calls, or after an input that interrupts (R7.4).
+            # Only one run is open at a time, and the run of this answer is closed. So a fatal error of another run is
+            # that of the run that should have continued the answer, after calls or after an input that interrupts
+            # (R7.4).
             return self._is_of_this_run(frame) or (frame.fatal and self._current is not None)
         # Before a worker begins, the only error of interest is the one that ends the waiting run.
         return frame.fatal

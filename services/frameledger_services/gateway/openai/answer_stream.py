@@ -1,4 +1,4 @@
-"""An answer while it arrives, in server-sent events of the requested API."""
+"""Streams an answer as server-sent events, in the format of the API that was asked."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from frameledger_services.gateway.openai.listening import Listening
 from frameledger_services.gateway.problems import KINDS, ProblemError
 
 HEARTBEAT = b": heartbeat\n"
-"""A comment. No empty line after it: OpenAI's client for Python reads that as an event without data once an event had
-an `id`."""
+"""A comment. It is not followed by an empty line, which OpenAI's client for Python takes for an event without data once
+an event had an `id`."""
 
 
 class AnswerWriter(Protocol):
     """Writes one answer in the form of an API."""
 
     def whole(self) -> bytes:
-        """Returns an answer that has ended, as one body."""
+        """Returns a finished answer as one body."""
 
     def begin(self) -> bytes:
         """Returns the first events of a streamed answer."""
 
     def news(self) -> bytes:
-        """Returns the events for the text since the last call; none if there was none."""
+        """Returns the events for what was said since the last call, or `b""` if nothing was."""
 
     def end(self) -> bytes:
-        """Returns the last events of an answer that has ended."""
+        """Returns the last events of a finished answer."""
 
     def broken(self, error: Mapping[str, Any]) -> bytes:
-        """Returns the last event of an answer that breaks off; `error` is OpenAI's."""
+        """Returns the last event of an answer that breaks off. `error` is in OpenAI's format."""
 
 
 class AnswerStream(Response):
-    """The answer while it arrives, at its client's pace."""
+    """A streamed answer, sent at its client's pace."""
 
     media_type = EVENT_STREAM
 
     def __init__(self, listening: Listening, writer: AnswerWriter) -> None:
-        # Not the base's, which would say how long the body is.
+        # The base's constructor is not called: it would set Content-Length.
         self.status_code = 200
         self.background = None
         context_id = listening.following.question.context_id
@@ -75,7 +75,7 @@ class AnswerStream(Response):
         except (Exception, asyncio.CancelledError):
             raise
         except BaseException:
-            # The guard breaks the response off, because the client's token is no longer valid.
+            # The guard aborts the response, because the client's token is no longer valid.
             self._listening.is_gone = True
             raise
         finally:

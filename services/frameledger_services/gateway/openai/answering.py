@@ -31,13 +31,13 @@ R = TypeVar("R", bound=CompletionRequest)
 
 
 def check_may_read(request: Request) -> None:
-    """Raise `forbidden` for a caller that may see no words."""
+    """Raise `forbidden` for a caller whose token is redacting."""
     if caller.of(request.scope).redact:
         raise ProblemError("forbidden", "A redacting token may not use the OpenAI API, which returns text.")
 
 
 class Answers(Generic[R]):
-    """The answers that this process gives by one API."""
+    """Answers the requests of one API in this process."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Answers(Generic[R]):
         follow: Callable[[Dependencies, R, AskedQuestion], Following],
         write: Callable[[Dependencies, R, Following], Awaitable[AnswerWriter]],
     ) -> None:
-        """`follow` begins to follow the answer to a request; `write` is called when it has begun."""
+        """`follow` starts following the answer to a request. `write` is called when the answer has begun."""
         self._dependencies = dependencies
         self._follow = follow
         self._write = write
@@ -54,10 +54,10 @@ class Answers(Generic[R]):
     async def answer(self, request: Request, chat_request: R, named: Named) -> Response:
         """Ask the conversation, and return its answer.
 
-        If the process dies after the question was published, a repeated request finds the question, and gets the answer
-        to it.
+        If the process dies after the question was published, a repeated request finds that question and returns its
+        answer.
         """
-        # Before anything is published: without room for a follower the answer could not be sent.
+        # Checked before anything is published: without a free slot for a follower the answer could not be sent.
         self._dependencies.hub.check_room()
         await models.check(self._dependencies, chat_request.model)
         asking = Asking(self._dependencies, request, chat_request, named)
@@ -91,7 +91,7 @@ class Answers(Generic[R]):
         try:
             following = self._follow(self._dependencies, chat_request, question)
         except TooManyFollowersError:
-            # Others took the room meanwhile. A repeated request finds its question.
+            # Other requests have taken the free slots since. If this one is sent again, it finds its question.
             raise ProblemError(
                 "too-many",
                 "This gateway has reached its limit of streams.",
@@ -113,7 +113,7 @@ class Answers(Generic[R]):
         following = listening.following
         while not following.is_over and not following.is_closed:
             await following.next(event_stream.HEARTBEAT_SECONDS)
-        # An answer that is whole is sent in one piece, so the guard does not look at it.
+        # A whole answer is sent in one piece, so the guard does not check it on the way.
         listening.check()
         if listening.is_gone or not following.is_over:
             raise self._why_closed(listening)
@@ -127,6 +127,6 @@ class Answers(Generic[R]):
         if listening.is_refused:
             return ProblemError("unauthorised", "The token was revoked, changed or has expired meanwhile.")
         if listening.is_gone:
-            # Not sent to anyone, but counted, and not as a failure of the gateway.
+            # Nobody receives it, but it is counted, and must not count as a failure of the gateway.
             return ProblemError("client-gone", "The client disconnected.")
         return problems.draining()

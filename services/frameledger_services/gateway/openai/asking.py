@@ -1,8 +1,9 @@
-"""Publishes a question: the part of a request's history that the conversation does not have yet, once.
+"""Publishes a question, the part of a request's history that the conversation does not have yet, exactly once.
 
-That is one frame that requests an answer and expects the version with which the history was compared: if another client
-publishes in between, the fold ignores it and the comparison is repeated. So two concurrent requests to one conversation
-run one after the other, or the later one gets 409 (conversation busy), which OpenAI's clients retry by themselves.
+A question is one frame that requests an answer and expects the version with which the history was compared: if another
+client publishes in between, the fold ignores it and the comparison is repeated. So two concurrent requests to one
+conversation run one after the other, or the later one gets 409 (conversation busy), which OpenAI's clients retry by
+themselves.
 
 **Repeated requests.** Those clients also retry after a timeout and after a 5xx, with the same bytes, and mark it
 (`X-Stainless-Retry-Count`); any client can use `Idempotency-Key`. If the latest question in the conversation is this
@@ -64,7 +65,7 @@ class Asking:
         self._key = preferences.idempotency_key(request)
         self._is_again = request.headers.get(RETRY, "0").strip() not in ("", "0")
         self._used = 0
-        """How many of this key's questions are stored."""
+        """The number of stored questions of this key."""
 
         self.may_be_again = self._key is not None or self._is_again
         """Whether this request may be a repetition."""
@@ -152,8 +153,8 @@ class Asking:
         return conversation_gate.busy(self._named.context_id, why, self._headers)
 
     async def _say(self, readiness: Readiness) -> AskedQuestion | None:
-        """Publish what is new. Returns None if the history has to be compared again, because another client has
-        published since, or because this call has published a part."""
+        """Publish what is new. Returns None if the history has to be compared again: another client has published
+        since, or this call has published a part."""
         if readiness.stored is None:
             return await self._ask(self._frames.opening(await self._served()), 0)
         version = await self._set_terms(readiness.stored)
@@ -167,7 +168,8 @@ class Asking:
         stored, plan, results = await asyncio.to_thread(self._compared, readiness, calls)
         settling = CallSettling(self._dependencies, self._request, self._frames)
         if not results:
-            # A client that gets the answer to another one's result cancels no calls: the other may still settle them.
+            # A client that receives the answer to another client's result cancels no calls: the other may still settle
+            # them.
             elsewhere = await settling.answered_elsewhere(readiness, stored, plan, calls)
             if elsewhere is not None:
                 return elsewhere
@@ -185,8 +187,8 @@ class Asking:
         return AskedQuestion(self._named.context_id, stored.version)
 
     async def _set_terms(self, stored: StoredContext) -> int | None:
-        """Give the conversation the settings and the functions of this request. Returns its version afterwards; None if
-        it has changed in between. If the process dies after this, nothing is wrong: the next request sets its own."""
+        """Give the conversation the settings and the functions of this request. Returns its version afterwards, or None
+        if it has changed in between. A process that dies after this leaves no harm: the next request sets its own."""
         version = int(stored.version)
         for frame in self._frames.terms(stored.context.to_wire()):
             set_ = await self._publish(frame, version)
@@ -198,7 +200,7 @@ class Asking:
     def _compared(
         self, readiness: Readiness, calls: CallsById
     ) -> tuple[Sequence[JsonObject], Plan, Sequence[tuple[ClientCall, Any]]]:
-        """Returns the stored messages, what is new of those that were sent, and the results of calls among them."""
+        """Returns the stored messages, the new part of the sent ones, and the results of calls among them."""
         held = _held(readiness)
         stored = [one.message for one in held]
         results = client_answers.answered_calls(self._chat_request.messages, stored, calls)
@@ -231,8 +233,8 @@ class Asking:
         return list((await self._dependencies.database.read(offers.tools_on_offer)).values())
 
     async def _publish(self, frame: AnyFrame, expected: int) -> PublishedFrame | None:
-        """Publish a frame that counts only if nothing has changed since the version `expected`. Returns None if it does
-        not count."""
+        """Publish a frame that counts only if nothing has changed since the version `expected`. Returns None if
+        something has."""
         try:
             stored = await call_settlement.publish(
                 self._dependencies, self._request, self._named.context_id, frame, expected
@@ -241,7 +243,7 @@ class Asking:
             return None
         if stored.outcome == "rejected":
             if stored.reason == "id_reused":
-                # The same request came twice at once.
+                # The same request was sent twice at the same time.
                 return None
             raise ProblemError("erased", f"The conversation accepts no frames: {stored.reason}.")
         if stored.outcome != "applied":

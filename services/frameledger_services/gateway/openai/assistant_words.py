@@ -1,7 +1,7 @@
-"""The words of the assistant, compared with the text that a client sends for them (`history`, rules 3 to 5).
+"""Compares what the assistant said with a client's copy of it (`history`, rules 3 to 5).
 
-This is queried for each message that was sent, and histories may have thousands: the time of each query is proportional
-to its result, and not to the whole history.
+The functions are called for each sent message, and both histories may have thousands: the time of a call is
+proportional to the size of its result, and not to that of the histories.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ class Words:
     """A stored message with words of the assistant."""
 
     place: int
-    """In the history that is stored."""
+    """Index in the stored history."""
 
     text: str
-    """Squeezed."""
+    """With whitespace squeezed (`seen_messages.squeezed`)."""
 
     is_cut: bool
-    """It is of an answer that was interrupted or failed."""
+    """Whether its answer was interrupted or failed."""
 
     is_report: bool
-    """A background call reported before it."""
+    """Whether it follows the report of a background call."""
 
     @property
     def may_be_missing(self) -> bool:
-        """Whether a client need not have it."""
+        """Whether a client may lack it."""
         return self.is_cut or self.is_report
 
 
 class SaidWords:
-    """The words of the assistant in a stored history, found by their places."""
+    """The words of the assistant in a stored history, by their places."""
 
     def __init__(self, held: Iterable[tuple[JsonObject, bool]]) -> None:
-        """`held`: each message, and whether its answer was cut."""
+        """`held` has each message, and whether its answer was cut."""
         self._words: list[Words] = []
         self._users: list[int] = []
         self._reports: list[int] = []
@@ -67,7 +67,7 @@ class SaidWords:
         return [replace(one, is_report=one.place > report) for one in self._between(at, end)]
 
     def behind_unsent(self, at: int) -> int:
-        """Returns the index after the words of the region from `at` if the client need not have them, else `at`."""
+        """Returns the index after the words of the region from `at` if the client may lack them, else `at`."""
         end = _first(self._users, at)
         if _first(self._completed, at) < min(end, _first(self._reports, at)):
             return at
@@ -83,16 +83,17 @@ class SaidWords:
 
 
 def cuts(words: Sequence[Words], sent: str) -> Mapping[int, str | None] | None:
-    """Returns the places of the messages that the client has in another length than they are stored, each with the text
-    that it has, or None if it has nothing of it. None if the text that was sent is not what these messages say."""
-    # Each word is followed by a space, also the last one: a message ends where a word does.
+    """Returns the places of the messages whose text has another length at the client, each with the client's text, or
+    None if it has no text of it. Returns None if the sent text is not that of these messages."""
+    # Each word is followed by a space, even the last one: a message ends where a word does.
     text = " ".join([*sent.split(), ""])
     at = matched = 0
-    """How far it is matched, in characters and in words."""
+    """How much is matched, in characters and in words."""
 
     cut: dict[int, str | None] = {}
     if_all_is_of_one: tuple[int, int, int] | None = None
-    """The last message that may have all the rest: how many are in `cut` before it, its place, and its first word."""
+    """The last message to which all of the rest may belong: the number of entries in `cut` before it, its place, and
+    its first word."""
 
     last_needed = max((number for number, piece in enumerate(words) if not piece.may_be_missing), default=-1)
     for number, piece in enumerate(words):
@@ -113,7 +114,7 @@ def cuts(words: Sequence[Words], sent: str) -> Mapping[int, str | None] | None:
 
 
 def _is_one_the_beginning(stored: str, text: str, at: int) -> bool:
-    """Whether the text from `at` on, without its last space, begins with what is stored or is the beginning of it."""
+    """Whether one of the two begins with the other: the stored text, and `text` from `at` on without its last space."""
     is_shorter = len(text) - 1 - at <= len(stored)
     return text.startswith(stored, at) or (is_shorter and stored.startswith(text[at:-1]))
 
@@ -134,6 +135,6 @@ def _behind(sent: str, count: int) -> str:
 
 
 def _first(places: Sequence[int], at: int) -> int:
-    """Returns the first of the places from `at` on; a place after all others without one."""
+    """Returns the first of the places from `at` on, or a place after all others if there is none."""
     number = bisect_left(places, at)
     return places[number] if number < len(places) else sys.maxsize

@@ -1,4 +1,4 @@
-"""Settles calls of a client's own functions, as a request says: results, and calls that it leaves behind."""
+"""Settles calls of a client's own functions: with the results in a request, or by cancelling calls that it abandons."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class CallSettling:
     frames: RequestFrames
 
     async def leave(self, plan: Plan, answered: Collection[str]) -> bool:
-        """Cancel the calls of clients that this request leaves behind: those that an interruption has stopped, and, if
-        it replaces the history, all of them, since their place goes. Returns whether there were any."""
+        """Cancel the calls of clients that this request abandons: those that an interruption has stopped, and all of
+        them if it replaces the history, since their place is removed. Returns whether there were any."""
         waiting = await self.dependencies.database.read(client_calls.waiting, self.frames.context_id)
         left = call_settlement.abandoned(
             waiting, lambda call: call.tool_call_id in answered, is_replaced=plan.kind == "replace"
@@ -45,9 +45,9 @@ class CallSettling:
     async def answer(
         self, results: Sequence[tuple[ClientCall, Any]], version: int, *, has_more: bool
     ) -> AskedQuestion | None:
-        """Publish the results of calls. With `has_more` the request says more than them, and that asks for the answer:
-        returns None, so that the caller publishes it next. Raises `answer-refused` if the conversation has no room for
-        them."""
+        """Publish the results of calls. With `has_more` the request has other new messages too, and these ask for the
+        answer: returns None, and the caller publishes them next. Raises `answer-refused` if the results exceed a limit
+        of the conversation."""
         stored = [
             await self._publish(
                 self.frames.result(
@@ -59,11 +59,11 @@ class CallSettling:
         if any(one.reason == "context_full" for one in stored):
             raise self._full()
         if has_more or all(one.reason == "place_replaced" for one in stored):
-            # Calls that have no place in the history any more are messages like others.
+            # Calls that are no longer in the history are messages like any other.
             return None
         since = min(call.requested_version for call, _ in results)
         counting = [one.version for one in stored if one.outcome == "applied" and one.version is not None]
-        # If none counts, another client answered: what followed is after the version that was read.
+        # If none counts, another client has answered them, and the model continued after the version that was read.
         return AskedQuestion(
             self.frames.context_id, min(counting, default=version), since, is_own=bool(counting)
         )
@@ -71,9 +71,9 @@ class CallSettling:
     async def answered_elsewhere(
         self, readiness: Readiness, held: Sequence[Mapping[str, Any]], plan: Plan, calls: CallsById
     ) -> AskedQuestion | None:
-        """Returns the question whose answer a request gets that ends with a result and says nothing new: calls beside
-        it are still open, or the model has continued, or another client settled the call first. None if it asks for
-        another answer. `held` are the stored messages."""
+        """Returns the question whose answer a request receives that ends with a result and has nothing new: other calls
+        of the answer are still open, or the model has continued, or another client settled the call first. Returns None
+        if the request asks for another answer. `held` has the stored messages."""
         last_result = client_answers.last(self.frames.chat_request.messages, calls)
         if last_result is None:
             return None
@@ -86,13 +86,13 @@ class CallSettling:
                 client_calls.others_waiting_since, context_id, call.requested_version
             )
             if others or any(not one.interrupted for one in left):
-                # Either some calls of the answer are still open, and the model continues when all have results; or it
-                # has continued, and made other calls.
+                # Either some calls of the answer are still open, and the model continues when all have results; or the
+                # model has continued and made other calls.
                 return AskedQuestion(context_id, readiness.version, call.requested_version, is_own=False)
         if plan.kind == "replace" and call.settled_version is not None and value != call.result:
             behind = _behind_result(held, call.tool_call_id)
             if behind is not None and not any(one.get("role") == "user" for one in behind):
-                # Another client settled the call first: this client gets what followed from that.
+                # Another client settled the call first: this one receives the answer to that result.
                 return AskedQuestion(context_id, call.settled_version, call.requested_version, is_own=False)
         return None
 
@@ -106,7 +106,7 @@ class CallSettling:
         )
 
     async def _publish(self, frame: AnyFrame) -> PublishedFrame:
-        """Publish a frame that settles a call. It counts unless the call is settled already."""
+        """Publish a frame that settles a call. It is ignored if the call is settled already."""
         return await call_settlement.publish(
             self.dependencies, self.request, self.frames.context_id, frame, None
         )
@@ -115,7 +115,7 @@ class CallSettling:
 def _behind_result(
     held: Sequence[Mapping[str, Any]], tool_call_id: str
 ) -> Sequence[Mapping[str, Any]] | None:
-    """Returns the messages after the newest result of a call; None if it is not there."""
+    """Returns the messages after the newest result of a call, or None if it has no result."""
     for place in range(len(held) - 1, -1, -1):
         if held[place].get("role") == "tool" and held[place].get("tool_call_id") == tool_call_id:
             return held[place + 1 :]

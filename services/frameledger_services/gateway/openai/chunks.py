@@ -16,15 +16,15 @@ from frameledger_services.gateway.openai.request_values import ANY_MODEL
 DONE = b"data: [DONE]\n\n"
 
 FINISHED = ("stop", "length", "content_filter")
-"""How an answer may end. One whose last run called functions that asked for no further one, or that was interrupted,
-has stopped."""
+"""Finish reasons that are passed on. All others become `stop`: an interruption, and calls of functions after which the
+model was not asked again."""
 
 
 class Writer:
     """Writes one answer."""
 
     def __init__(self, chat_request: CompletionRequest, following: Following) -> None:
-        """Create it when the answer has begun."""
+        """Called when the answer has begun."""
         self._chat_request = chat_request
         self._following = following
         answer, question = following.answer, following.question
@@ -58,7 +58,7 @@ class Writer:
         return self._chunk({"role": "assistant", "content": "", "refusal": None}, None, about)
 
     def news(self) -> bytes:
-        """Returns a chunk with what was said since; nothing if nothing was."""
+        """Returns a chunk with what was said since the last call, or `b""` if nothing was."""
         text = self._following.answer.more()
         return self._chunk({"content": text}) if text else b""
 
@@ -75,7 +75,7 @@ class Writer:
         return b"id: %d\ndata: %s\n\n" % (self._following.version, _json(error))
 
     def _calls(self) -> list[dict[str, Any]]:
-        """The calls that the client has to make."""
+        """The calls that the client has to answer."""
         if self._following.answer.was_interrupted:
             return []
         return [
@@ -87,7 +87,7 @@ class Writer:
         ]
 
     def _call(self, index: int, call: Mapping[str, Any]) -> bytes:
-        """The chunks with a call: first which function, then its arguments."""
+        """The chunks of a call: first its function, then its arguments."""
         function = call["function"]
         first_piece = {**call, "index": index, "function": {"name": function["name"], "arguments": ""}}
         arguments = {"index": index, "function": {"arguments": function["arguments"]}}

@@ -1,8 +1,8 @@
-"""Calls of a client's own functions in the history that it resends, and its tool messages as their results.
+"""Matches calls of a client's own functions in the history that it resends with the stored ones and with their results.
 
-The stored form of such a call counts, whatever the client sends for it: it is left out if histories are compared
-(`rest`), and replaces what was sent if a history is replaced (`in_pairs`). A client sends all calls of an answer in one
-message, followed by their results; the store has each call followed by its result.
+The stored form of such a call counts, whatever the client sends: calls are left out when histories are compared
+(`rest`), and their stored form replaces the sent one when a history is replaced (`in_pairs`). A client sends all calls
+of an answer in one message, followed by their results; the store has each call followed by its result.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ def call_ids(sent: Sequence[JsonObject]) -> list[str]:
 def answered_calls(
     sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: CallsById
 ) -> list[tuple[ClientCall, Any]]:
-    """Returns the waiting calls that are answered here, with their results; if a call has two messages, the last one.
-    Some providers reuse an id once its call is settled: a tool message belongs to the call that was made before it, and
-    the calls of one id are matched in order. A client that sends only what is new sends results without their calls.
+    """Returns the waiting calls that are answered here, with their results. Of two messages of one call the last
+    counts.
+
+    Some providers reuse an id once its call is settled: a tool message belongs to the call before it, and calls with
+    the same id are matched in order. A client that sends only new messages sends results without their calls.
     """
     stored, all_counts = _call_counts(held), _call_counts(sent)
     counts: Counter[str] = Counter()
@@ -49,20 +51,20 @@ def answered_calls(
 
 
 def last(sent: Sequence[JsonObject], calls: CallsById) -> tuple[ClientCall, Any] | None:
-    """Returns the call that the last message answers, with what it says."""
+    """Returns the call that the last message answers, and its result."""
     call = calls.get(_answered(sent[-1]) or "")
     return None if call is None else (call, _value(sent[-1]))
 
 
 def placed(held: Sequence[JsonObject], calls: CallsById) -> CallsById:
-    """Returns the calls that wait or are in the stored history. A settled call that a client took out of it is a
+    """Returns the calls that wait or are in the stored history. A settled call that a client removed from it is a
     message like any other."""
     names = set(call_ids(held))
     return {name: call for name, call in calls.items() if call.is_waiting or name in names}
 
 
 def rest(sent: Sequence[JsonObject], calls: CallsById) -> list[JsonObject]:
-    """Returns the messages without the parts of these calls that the conversation has."""
+    """Returns the messages without those of these calls."""
     messages: list[JsonObject] = []
     for message in sent:
         if _answered(message) in calls:
@@ -79,8 +81,8 @@ def rest(sent: Sequence[JsonObject], calls: CallsById) -> list[JsonObject]:
 
 
 def in_pairs(sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: CallsById) -> list[JsonObject]:
-    """Returns the messages with each of these calls as it is stored, followed by its result. The calls of one id are
-    matched in order."""
+    """Returns the messages with each of these calls in its stored form, followed by its result. Calls with the same id
+    are matched in order."""
     stored, results = _pairs(held), _results(sent)
     counts: Counter[str] = Counter()
     messages: list[JsonObject] = []
@@ -102,11 +104,11 @@ def in_pairs(sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: Call
 
 
 _Place = tuple[str, int]
-"""A call: its id, and its number among those of that id, from 1."""
+"""A call: its id, and its number among the calls with that id, from 1."""
 
 
 def _pairs(held: Sequence[JsonObject]) -> dict[_Place, list[JsonObject]]:
-    """The calls as they are stored, each with its tool message."""
+    """Returns the calls in their stored form, each with its tool message."""
     counts: Counter[str] = Counter()
     pairs: dict[_Place, list[JsonObject]] = {}
     for message, answer in pairwise(held):
@@ -119,7 +121,7 @@ def _pairs(held: Sequence[JsonObject]) -> dict[_Place, list[JsonObject]]:
 
 
 def _results(sent: Sequence[JsonObject]) -> dict[_Place, JsonObject]:
-    """Returns the tool messages by the calls that they follow; of two of one call the last."""
+    """Returns the tool messages by the calls that they follow. Of two of one call the last counts."""
     counts: Counter[str] = Counter()
     by_place: dict[_Place, JsonObject] = {}
     for message in sent:
@@ -130,12 +132,12 @@ def _results(sent: Sequence[JsonObject]) -> dict[_Place, JsonObject]:
 
 
 def _call_counts(messages: Sequence[JsonObject]) -> Counter[str]:
-    """Returns how many calls of each id these messages make."""
+    """Returns the number of calls that these messages make with each id."""
     return Counter(str(call.get("id")) for message in messages for call in _calls(message))
 
 
 def _words(message: JsonObject) -> list[JsonObject]:
-    """The content of an assistant's message besides its calls."""
+    """Returns the message of an assistant without its calls, if it has text besides them."""
     if not text_of(message).strip():
         return []
     return [{name: value for name, value in message.items() if name != "tool_calls"}]

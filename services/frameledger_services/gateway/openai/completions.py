@@ -18,7 +18,7 @@ from frameledger_services.gateway.openai.request import CompletionRequest
 
 
 class Completions:
-    """The completions that this process makes."""
+    """The endpoint of chat completions."""
 
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
@@ -28,7 +28,7 @@ class Completions:
         """Answer a request."""
         answering.check_may_read(request)
         content = await body.read_bytes(request, body.JSON_TYPES)
-        # In a thread: the body may have megabytes, and functions whose schemas take seconds to check.
+        # In a thread: the body may have megabytes, and the schemas of its functions may take seconds to check.
         chat_request = await asyncio.to_thread(requests.read, content)
         named = conversation.named(
             request, chat_request.conversation, self._dependencies.settings.gateway_chat_id_headers

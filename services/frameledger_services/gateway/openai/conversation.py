@@ -1,10 +1,10 @@
-"""Which conversation a request is about: named in its body, in a header of ours, in one of a front end's, or a new one.
+"""Finds the conversation of a request: named in its body, in our header, in a front end's header, or a new one.
 
-Front ends name their chat with every request that it causes, also with requests that are not part of the chat: for its
-title, its tags, a query for a search. Nothing in such a request says so, except that it has nothing in common with the
-chat. So a request that is named by a front end's header and has no word of a user in common with what is stored is an
-*aside*: a conversation of its own, whose id follows from the chat's id and the request's first words. The chat stays as
-it is. A user who edits the first words of a chat also gets an aside, and continues in it.
+Front ends name their chat in all of its requests, including those that are not part of the dialogue: for the chat's
+title, its tags, a search query. Such a request can be told only by having nothing in common with the chat. So a request
+that is named by a front end's header, and has no user message in common with the stored conversation, is an *aside*: a
+conversation of its own, whose id is derived from the chat's id and the request's first words. The chat is not changed.
+A user who edits the first message of a chat gets an aside too, and continues there.
 """
 
 from __future__ import annotations
@@ -36,22 +36,23 @@ HEADER = "Frameledger-Context"
 _PRINTABLE = "".join(chr(number) for number in range(0x21, 0x7F) if chr(number) != "%")
 
 _TASK = re.compile(r"\s*### Task:", re.IGNORECASE)
-"""How Open WebUI's own requests begin (its prompt templates in `config.py`): one may come before the chat's first."""
+"""How Open WebUI's own requests begin (its prompt templates in `config.py`). One may be sent before the first request
+of the chat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A conversation, and who named it."""
+    """A conversation, and what named it."""
 
     context_id: str
     by: Literal["client", "front end", "nobody"]
 
 
 def named(request: Request, in_body: str | None, chat_id_headers: str) -> Named:
-    """Returns the conversation of a request. If none is named, its id is a new one, or one that is derived from the
-    request's `Idempotency-Key`, and lies within the prefix of its token; so does a chat of a front end.
+    """Returns the conversation of a request. If none is named, its id is new, or derived from the request's
+    `Idempotency-Key`, and begins with the prefix of its token; so does the id of a front end's chat.
 
-    Raises `bad-parameter` for what is no id, and `NoSuchContextError` for a conversation that the caller may not see.
+    Raises `bad-parameter` for an invalid id, and `NoSuchContextError` for a conversation that the caller may not see.
     """
     token_caller = caller.of(request.scope)
     context_id = of_header(request) if in_body is None else in_body
@@ -71,7 +72,8 @@ def named(request: Request, in_body: str | None, chat_id_headers: str) -> Named:
 
 
 def of_header(request: Request) -> str | None:
-    """Returns the conversation that our header names; None without it. Raises `bad-parameter` for what is no id."""
+    """Returns the conversation that our header names, or None without the header. Raises `bad-parameter` for an invalid
+    id."""
     written = request.headers.get(HEADER)
     if written is None:
         return None
@@ -84,19 +86,19 @@ def of_header(request: Request) -> str | None:
 
 
 def in_header(context_id: str) -> dict[str, str]:
-    """Returns the header that names a conversation. As in a path, bytes that are not printable ASCII are
-    percent-encoded (%C3), and so is % (%25)."""
+    """Returns the header that names a conversation. The id is percent-encoded as in a path: all but printable ASCII,
+    and % itself."""
     return {HEADER: quote(context_id, safe=_PRINTABLE)}
 
 
 def is_task(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Returns whether a request looks like one that a front end makes for itself."""
+    """Returns whether a request looks like one that a front end sends for its own purposes."""
     without_instructions = [one for one in messages if one.get("role") not in history.INSTRUCTIONS]
     return len(without_instructions) == 1 and _TASK.match(text_of(without_instructions[0])) is not None
 
 
 def aside(chat: Named, messages: Sequence[Mapping[str, Any]]) -> Named:
-    """Returns the conversation of a request that has nothing in common with the chat by which it is named."""
+    """Returns the conversation of a request that has nothing in common with the chat that it names."""
     first = next((one for one in messages if one.get("role") == "user"), messages[0])
     digest = hashlib.sha256(" ".join(text_of(first).split()).encode(errors="backslashreplace"))
     context_id = f"{chat.context_id}~{digest.hexdigest()[:12]}"

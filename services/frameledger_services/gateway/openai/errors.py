@@ -1,4 +1,4 @@
-"""Errors in the form of OpenAI's API: the gateway's problems on the paths of that API."""
+"""The gateway's problems in the format of OpenAI's errors, on the paths of that API."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-"""By status; `invalid_request_error` for others below 500, `server_error` from there on."""
+"""By status. Others are `invalid_request_error` below 500, and `server_error` from 500 on."""
 
 CODES = {
     "unauthorised": "invalid_api_key",
     "no-such-model": "model_not_found",
     "too-many": "rate_limit_exceeded",
 }
-"""By the problem's word, if OpenAI has a word of its own."""
+"""OpenAI's codes by the problem's word, where they differ."""
 
 
 def written(word: str, status: int, detail: str, members: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Answers that failed, as problems."""
+"""Converts the failure of an answer to a problem response."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from frameledger_services.gateway.openai.answer import Failure
 from frameledger_services.gateway.problems import ProblemError
 
 REFUSED = ("context_refused", "unmappable")
-"""Codes of failures that a changed request can avoid."""
+"""Codes of failures that another request can avoid."""
 
 HOPELESS = ("provider_refused", "parked")
-"""Codes of failures that no retry can avoid."""
+"""Codes of permanent failures."""
 
 ERASED = "erased"
 """The code of an answer whose conversation was erased meanwhile."""
@@ -18,7 +18,7 @@ ERASED = "erased"
 def problem_of(failure: Failure) -> ProblemError:
     """Returns the problem for this failure of an answer."""
     if failure.code == ERASED:
-        # No 5xx: a client that tried again would write the erased history into the conversation again.
+        # Not a 5xx: a client that retries would write the erased history into the conversation again.
         return ProblemError("erased", failure.message)
     word = "answer-refused" if failure.code in REFUSED else "answer-failed"
     # OpenAI's clients retry after a 5xx unless a header forbids it.

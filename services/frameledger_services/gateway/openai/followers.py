@@ -1,6 +1,6 @@
-"""Which requests follow which answer, at this gateway and at others.
+"""Tracks which requests follow which answer, on this gateway and on others.
 
-A repeated request follows the answer to the first one, and a load balancer may send it to another gateway before the
+A repeated request follows the answer to the first one, and a load balancer may route it to another gateway before the
 first gateway knows that its client has left. So a request that may be a repetition is marked for all gateways before it
 checks whether that answer is in progress, and no gateway interrupts an answer that another request follows.
 """
@@ -15,7 +15,7 @@ from frameledger_services.gateway.shared_marks import SharedMarks
 from frameledger_services.store.connections import DatabaseError
 
 AnswerKey = tuple[str, str]
-"""The answer to a request: its conversation, and the name of the request, the same however often it is sent."""
+"""The answer to a request: its conversation, and the name of the request, which is the same for each repetition."""
 
 
 class Followers:
@@ -26,13 +26,13 @@ class Followers:
         self._here: Counter[AnswerKey] = Counter()
 
     def add(self, key: AnswerKey, *, is_shared: bool) -> None:
-        """Note a request that follows an answer. With `is_shared` other gateways are informed."""
+        """Register a request that follows an answer, with `is_shared` for all gateways."""
         self._here[key] += 1
         if is_shared:
             self._marks.add("openai", *key)
 
     def remove(self, key: AnswerKey, *, is_shared: bool) -> None:
-        """Note that a request does not follow any more; with the arguments with which it was added."""
+        """Unregister a request, with the arguments of its `add`."""
         self._here[key] -= 1
         if self._here[key] <= 0:
             del self._here[key]
@@ -40,13 +40,13 @@ class Followers:
             self._marks.remove("openai", *key)
 
     async def has(self, key: AnswerKey) -> bool:
-        """Returns whether any request follows the answer, also at another gateway. Raises `DatabaseError`."""
+        """Returns whether any request follows the answer, on this gateway or another. Raises `DatabaseError`."""
         return key in self._here or bool(await self._marks.found([("openai", *key)]))
 
     @asynccontextmanager
     async def held(self, key: AnswerKey, *, is_shared: bool) -> AsyncIterator[None]:
-        """Within the block a request that may be a repetition, `is_shared`, counts as one that follows the answer; all
-        gateways know that from the beginning of the block on, unless the database does not respond."""
+        """Registers a request that may be a repetition (`is_shared`) as a follower of the answer during the block.
+        Other gateways know it when the block begins, unless the database does not respond."""
         if not is_shared:
             yield
             return

@@ -21,15 +21,15 @@ from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.connections import DatabaseUnavailableError
 
 FIRST_SECONDS = 5.0
-"""How long `Following.begin` waits for the first words of a model that has begun. Before it returns, an error can still
-be the status of the response."""
+"""How long `Following.begin` waits for the first words of a model that has begun. Until it returns, an error can still
+become the status of the response."""
 
 OVER = ("quiet", "ended", "recording")
 """Statuses of a conversation in which nothing is in progress."""
 
 
 class Following:
-    """Follows one answer. To be closed."""
+    """Follows one answer, until it is closed."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class Following:
         *,
         until: int | None = None,
     ) -> None:
-        """`answer` takes the frames; by default it is a plain `Answer`. Frames from the version `until` on are not part
-        of it, because the next question was asked there; None if that is not known. Raises `TooManyFollowersError`."""
+        """`answer` receives the frames, by default a plain `Answer`. Frames from the version `until` on are not part of
+        it, because the next question was asked there; None if that is not known. Raises `TooManyFollowersError`."""
         self.question = question
         self.answer = Answer(question.version) if answer is None else answer
         self.version = question.version
@@ -48,21 +48,21 @@ class Following:
 
         self.began_at: datetime | None = None
         self.is_over = False
-        """It is finished: nothing more of it comes."""
+        """Whether the answer is finished."""
 
         self.calls: list[ClientCall] = []
-        """Calls of the client's own functions, which it has to answer before the model continues. Known when
-        `is_over`."""
+        """Calls of the client's own functions, which it has to answer before the model continues. Known once `is_over`
+        is true."""
 
         self.has_all = False
-        """Whether it has read all frames of the conversation."""
+        """Whether all frames of the conversation were read."""
 
         self._dependencies = dependencies
         self._since = question.version if question.since is None else question.since
         self._until = until
         self._status: str | None = None
         self._is_unread = False
-        """Whether the last attempt to read whether anything is in progress failed."""
+        """Whether the last query for work in progress failed."""
 
         self._follower = dependencies.hub.follow(question.context_id, question.version, TYPES)
 
@@ -75,8 +75,8 @@ class Following:
         return self._follower.is_closed
 
     async def begin(self) -> None:
-        """Wait until the answer has words, a call or an end, or has begun `FIRST_SECONDS` ago. Raises `no-answer` or
-        `conversation-busy` if no model begins within the setting `gateway_openai_begin_secs`."""
+        """Wait until the answer has words, a call or an end, or until `FIRST_SECONDS` after it began. Raises
+        `no-answer` or `conversation-busy` if no model begins within the setting `gateway_openai_begin_secs`."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._dependencies.settings.gateway_openai_begin_secs
         while not self._has_something:
@@ -115,7 +115,8 @@ class Following:
         )
 
     async def next(self, within: float) -> bool:
-        """Wait for more of the conversation. Returns whether there was any; `is_over` says whether it was the end."""
+        """Wait for more frames of the conversation. Returns whether there were any; `is_over` says whether they were
+        the last."""
         chunk = await self._follower.next(min(within, BLIND_LOOK_SECONDS) if self._is_unread else within)
         if chunk is None:
             is_at_end = self._is_behind(self.version) or (self.has_all and self._status == "calling")
@@ -135,9 +136,11 @@ class Following:
         return True
 
     async def interrupt(self) -> bool:
-        """Publish an interruption if the answer is in progress and no other client has asked since. Returns whether it
-        was published. A client that asks between this check and the frame on the log is interrupted too: an
-        interruption stops what it finds. If the process dies in between, the answer continues without a client.
+        """Publish an interruption if the answer is in progress and nobody else has asked since. Returns whether it was
+        published.
+
+        A question that is stored between this check and the interruption is interrupted too: an interruption stops
+        whatever is in progress. If the process dies between them, the answer continues without a client.
         """
         context_id, read = self.question.context_id, self._dependencies.database.read
         goes_on, _ = await read(conversation_state.goes_on, context_id)
@@ -171,7 +174,7 @@ class Following:
 
     def _has_other_runs(self, chunk: Chunk) -> bool:
         """Whether a second run follows, which continues the answer or answers another question. A run that failed
-        before it began is known by its error."""
+        before it began is recognised by its error."""
         run_ids = [
             one.run_id
             for one in chunk.frames
@@ -180,8 +183,9 @@ class Following:
         return len({*run_ids, self.answer.current_run_id} if self.answer.has_begun else {*run_ids}) > 1
 
     async def _first_beyond(self) -> int | None:
-        """Returns the version at which the next question was asked; None if there is none. Also None while the database
-        does not respond: a client that streams the answer receives its end before anybody can ask again."""
+        """Returns the version at which the next question was asked, or None if there is none. Also None while the
+        database does not respond: a client that streams the answer has received its end before anybody can ask
+        again."""
         try:
             return await self._dependencies.database.read(
                 first_beyond, self.question.context_id, self.question.version
@@ -190,7 +194,7 @@ class Following:
             return None
 
     def _is_behind(self, version: int) -> bool:
-        """Whether the next question was asked at this version, or before it."""
+        """Whether the next question was asked at or before this version."""
         return self._until is not None and version >= self._until
 
     def _is_finished(self) -> bool:
@@ -210,8 +214,8 @@ class Following:
 
     async def _is_free(self) -> bool:
         """Whether nothing is in progress that the answer waits for. It waits for a background call only if nothing was
-        said yet: then the report of the call will be the answer. False while the database does not respond, so that
-        `next` asks again and what was sent is not lost."""
+        said yet, because then the call's report will be the answer. False while the database does not respond, so that
+        `next` queries again and what was sent is not lost."""
         try:
             is_free = await self._read_is_free()
         except DatabaseUnavailableError:
@@ -222,7 +226,7 @@ class Following:
 
     async def _read_is_free(self) -> bool:
         if self._is_behind(self.version):
-            # What is in progress belongs to the next question.
+            # Work in progress belongs to the next question.
             self.calls = await self._calls()
             return True
         database, context_id = self._dependencies.database, self.question.context_id

@@ -1,30 +1,30 @@
 """Finds the new part of a resent history: a client of OpenAI's API sends all messages each time.
 
-**The rule.** What is stored and what is sent are compared as a client sees a conversation, message by message from the
-beginning, and never as bytes:
+**The rule.** The stored history and the sent one are compared as a client sees a conversation: message by message from
+the beginning, and never as bytes.
 
 1. *Seen* are users' messages and the words of the assistant. *Unseen* are what functions and operators add: calls and
-   their results, thoughts, and system and developer messages. An unseen message that the client sends too is matched;
-   one that it does not send is skipped, and stays.
-2. Text is compared with each stretch of whitespace as one space, and none at its ends. Content as text and as parts
-   is the same; parts that are no text are compared as JSON; a `name` counts.
-3. What the assistant says between two messages of users is one text, in however many messages it is stored or sent: an
-   answer continues after each call, and the client received it as one. Unseen messages that the client sends between
-   its words are matched one by one.
-4. When a background call reports after an answer has ended, the model may say more. No client was sent those words, so
-   they may be missing in what is sent.
-5. An answer that was interrupted, or that failed, may be cut at different places in what is stored and in what is sent:
-   one text may be the beginning of the other, or be missing. A shorter text of a completed answer is an edit. A text
-   that a client sends in the place of a missing answer, such as a description of what went wrong, is appended, unless
-   the same history would not be recognized the next time: then it is an edit, too.
-6. System and developer messages at the head of what is sent are the instruction. If they are not those at the head of
-   what is stored, the instruction has changed.
+   their results, thoughts, and system and developer messages. An unseen message that the client sends too is matched.
+   One that it does not send is skipped, and stays.
+2. Text is compared with each stretch of whitespace as one space, and none at its ends. Content as a string equals the
+   same content as parts. Parts other than text are compared as JSON. The `name` of a message counts.
+3. What the assistant says between two messages of users is one text, whatever the number of messages in which it is
+   stored or sent: an answer continues after each call, and the client received it as one. Unseen messages that the
+   client sends between its words are matched one by one.
+4. When a background call reports after an answer has ended, the model may say more. No client received those words, so
+   the sent history may lack them.
+5. An answer that was interrupted or failed may be cut at different places in the stored and the sent history: one text
+   may be the beginning of the other, or be missing. A shorter text of a completed answer is an edit. Text that a client
+   sends in the place of a missing answer, such as an error message, is appended, unless the same history would not be
+   recognised the next time: then it is an edit too.
+6. System and developer messages at the head of the sent history are the instruction. If they differ from those at the
+   head of the stored history, the instruction has changed.
 
-If all that is stored and seen is matched, the rest of what is sent is **appended**; the rest may be empty, and then
-only an answer is requested. Otherwise somebody has edited, branched, or wants another answer: the history is
-**replaced** by what is stored as far as it matches, with all that the client never saw, and by what is sent from there
-on. The old history stays readable as the former era. So a client that edits one message does not lose what functions
-said before it.
+If every stored message that is seen is matched, the rest of the sent history is **appended**. The rest may be empty:
+then only an answer is requested. Otherwise the user has edited, branched, or wants another answer, and the history is
+**replaced**: the stored messages are kept up to the first difference, with all that the client never saw, and the sent
+messages follow. The old history stays readable as the former era. So a client that edits one message does not lose the
+results of functions before it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ INSTRUCTIONS = ("system", "developer")
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A message as the conversation has it."""
+    """A stored message of the conversation."""
 
     message: JsonObject
     """In wire form."""
@@ -53,20 +53,20 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to publish so that the conversation is the one that was sent."""
+    """What to publish so that the conversation equals the sent one."""
 
     kind: Literal["append", "replace"]
     messages: tuple[JsonObject, ...]
-    """The appended messages, which may be none, or the whole new history."""
+    """The messages to append, which may be none; or the whole new history."""
 
 
 def plan(held: Sequence[Held], sent: Sequence[JsonObject]) -> Plan:
-    """Returns what to publish so that the conversation is the one that was sent; see the module."""
+    """Returns the plan by which the conversation becomes the sent one, by the rule of this module."""
     return _comparison(held, seen_messages.turns(sent)).result()
 
 
 def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> bool:
-    """Returns whether users said something in the conversation, and nothing of it was sent."""
+    """Returns whether the conversation has messages of users, and none of them is among the sent ones."""
     user_messages = {key(one.message) for one in held if one.message.get("role") == "user"}
     return bool(user_messages) and user_messages.isdisjoint(
         key(one) for one in sent if one.get("role") == "user"
@@ -79,23 +79,24 @@ def _comparison(held: Sequence[Held], turns: Sequence[Turn]) -> _Comparison:
 
 @dataclass(slots=True)
 class _Comparison:
-    """The comparison from the beginning; `at` and `turn` are how far it has come in what is held and sent."""
+    """The comparison from the beginning. `at` and `turn` are its positions in the held messages and in the sent
+    turns."""
 
     held: Sequence[Held]
     said_words: SaidWords
-    """Of what is held."""
+    """Those of the held messages."""
 
     turns: Sequence[Turn]
     at: int = 0
     turn: int = 0
     kept: int = 0
-    """How many held messages stay if the history is replaced."""
+    """The number of held messages that stay if the history is replaced."""
 
     tried: int = 0
     """The turn up to which `_alternating` was tried."""
 
     changed: dict[int, JsonObject | None] = field(default_factory=dict)
-    """By index, cut messages as the client has them; None for one that it does not have."""
+    """By index, the client's form of cut messages; None for one that it does not have."""
 
     head: list[JsonObject] | None = None
     """The instruction, if it has changed."""
@@ -113,7 +114,7 @@ class _Comparison:
         return Plan("replace", (*(self.head or ()), *(one for one in remaining if one is not None), *rest))
 
     def _match(self) -> None:
-        """Match the turns, as far as they are held."""
+        """Match the turns up to the first that is not held."""
         self._instruction()
         while self.turn < len(self.turns) and self._step():
             self.turn += 1
@@ -122,7 +123,7 @@ class _Comparison:
         return any(is_seen(one.message) for one in self.held[place:])
 
     def _is_recognised_with(self, rest: Sequence[JsonObject]) -> bool:
-        """Returns whether nothing would be new if the rest was appended and the whole history sent again."""
+        """Returns whether the same history would match completely if it was sent again after the rest was appended."""
         later = _comparison([*self.held, *map(Held, rest)], self.turns)
         later._match()
         return later.turn == len(later.turns) and not later._has_seen_behind(later.at)
@@ -142,7 +143,7 @@ class _Comparison:
             self.head = [turn.messages[0] for turn in instructions]
 
     def _end_of_head(self) -> int:
-        """Returns the index of the first held message that is no instruction."""
+        """Returns the index of the first held message that is not part of the instruction."""
         roles = (one.message.get("role") for one in self.held)
         return next((place for place, role in enumerate(roles) if role not in INSTRUCTIONS), len(self.held))
 
@@ -161,8 +162,8 @@ class _Comparison:
         return True
 
     def _find(self, turn: Turn) -> int | None:
-        """Returns the index of the held message that was sent; None if it is not held, or if a message that the client
-        should have sent comes before it."""
+        """Returns the index of the held message that was sent, or None if it is not held, or if a message that the
+        client should have sent comes before it."""
         behind = self.said_words.behind_unsent(self.at)
         for place in range(self.at, len(self.held)):
             message = self.held[place].message
@@ -174,7 +175,7 @@ class _Comparison:
 
     def _alternating(self) -> bool:
         """Match the turns before the next user's in which words and unseen messages alternate: the words as one text,
-        each unseen message on its own. Returns whether they are held; `turn` is then the last of them."""
+        each unseen message by itself. Returns whether they are held; `turn` is then the last of them."""
         users = (i for i in range(self.turn, len(self.turns)) if self.turns[i].kind == "user")
         self.tried = next(users, len(self.turns))
         behind = self._unseen_places()
@@ -205,8 +206,8 @@ class _Comparison:
         return places
 
     def _as_long_as_held(self, turns: Sequence[Turn]) -> int:
-        """Returns how many of the turns together have as many characters of words as the held messages; 0 if no number
-        of them has."""
+        """Returns how many of the turns together have as many characters of words as the held messages, or 0 if no
+        number of them has."""
         left = len(" ".join(one.text for one in self.said_words.region(self.at))) + 1
         for number, turn in enumerate(turns):
             if turn.kind == "assistant":
@@ -228,7 +229,7 @@ class _Comparison:
         for place, text in cuts.items():
             self.changed[place] = None if text is None else {**self.held[place].message, "content": text}
         self.at = max(words[-1].place + 1, behind)
-        # What functions and operators added after an answer precedes the next message.
+        # What functions and operators added after an answer comes before the next message.
         visible = (place for place in range(self.at, len(self.held)) if is_seen(self.held[place].message))
         self.kept = next(visible, len(self.held))
         return True

@@ -16,7 +16,7 @@ _log = logs.get_logger("gateway")
 
 
 class Listening:
-    """One client of an answer. Others may follow it too: those that send the same request again."""
+    """One client of an answer. Others may follow the same answer: those that sent the same request again."""
 
     def __init__(
         self,
@@ -29,16 +29,16 @@ class Listening:
         interrupts: bool,
         may_be_again: bool = False,
     ) -> None:
-        """`followers` has the clients of each answer; `request_name` names the request of this one, the same however
-        often it is sent. `is_good` says whether it may still read it. Without `interrupts` an answer continues without
-        them. `may_be_again`: this request may be a repetition."""
+        """`followers` has the clients of each answer. `request_name` names the request, and is the same for each
+        repetition. `is_good` returns whether the client may still read the answer. Without `interrupts` the answer
+        continues when all of its clients are gone. With `may_be_again` this request may be a repetition."""
         self.following = following
         self.is_gone = False
         self.is_refused = False
-        """It is gone because its token is no longer valid."""
+        """Whether it is gone because its token is no longer valid."""
 
         self._followers = followers
-        # The same request again may follow from another version: that of the last of its results.
+        # A repetition of the request may follow from another version: that of the last of its results.
         self._key = following.question.context_id, request_name
         self._may_be_again = may_be_again
         self._followers.add(self._key, is_shared=may_be_again)
@@ -48,7 +48,7 @@ class Listening:
         self._is_closed = False
 
     async def close(self, *, gave_up: bool = False) -> None:
-        """Stop listening. Safe to call twice."""
+        """Stop listening. A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -60,7 +60,7 @@ class Listening:
         if is_wanted or not self._interrupts:
             return
         try:
-            # Of several gateways that a client has left, the last one interrupts.
+            # If a client has left several gateways, the last one interrupts.
             if not await self._followers.has(self._key):
                 await following.interrupt()
         except (BrokerError, NotPublishedError, DatabaseError) as error:
@@ -69,7 +69,7 @@ class Listening:
             )
 
     def check(self) -> None:
-        """Check whether the client may still read the answer; if not, it counts as gone."""
+        """Check whether the client may still read the answer. If not, it counts as gone."""
         if not self.is_gone and not self._is_good():
             self.is_refused = True
             self._go()

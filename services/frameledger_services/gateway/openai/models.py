@@ -1,4 +1,4 @@
-"""`GET /v1/models`: the models of live inference services."""
+"""`GET /v1/models`: the models that live inference services offer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from frameledger_services.store.serving import LiveWorker
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model, as OpenAI describes one."""
+    """A model in OpenAI's format."""
 
     id: str
     created: int
-    """Since when it is served, in seconds."""
+    """Since when it is served: Unix time in seconds."""
 
     owned_by: str
     """The inference service."""
@@ -31,7 +31,7 @@ class Model:
 
 
 async def served(dependencies: Dependencies) -> list[LiveWorker]:
-    """Returns the workers that answer."""
+    """Returns the live inference workers."""
     return [one for one in await dependencies.database.read(serving.workers) if one.kind == "inference"]
 
 
@@ -45,7 +45,7 @@ async def check(dependencies: Dependencies, model: str | None) -> None:
 
 
 async def every(dependencies: Dependencies) -> list[Model]:
-    """Returns the models, first the one that stands for all."""
+    """Returns the models. The first is `ANY_MODEL`, which stands for all of them."""
     models: dict[str, Model] = {}
     for worker in await served(dependencies):
         created = int(worker.started_at.timestamp())

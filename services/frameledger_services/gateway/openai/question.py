@@ -11,10 +11,10 @@ class AskedQuestion:
 
     context_id: str
     version: int
-    """The version of its frame; the answer comes after it."""
+    """The version of its frame. The answer comes after it."""
 
     since: int | None = None
-    """The version that announced the calls which it answers; some of these may still be open."""
+    """The version that announced the calls that it answers, some of which may still be open."""
 
     is_own: bool = True
     """Whether this request asked it, now or when it was sent earlier. Otherwise another client's request did."""

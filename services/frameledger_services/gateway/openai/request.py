@@ -1,7 +1,7 @@
-"""The body of a request for a completion: its messages, and what its parameters mean here.
+"""The body of a request for a completion: its messages, and the meaning of its parameters.
 
-A parameter is honoured, or refused because the answer would differ without it, or ignored because it changes no answer.
-An unknown parameter is refused, as OpenAI refuses it.
+Every parameter is honoured, or refused because the answer would differ without it, or ignored because it changes no
+answer. Unknown parameters are refused, as OpenAI does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SETTINGS: Mapping[str, str] = {
         "seed",
     )
 }
-"""Parameters that are settings of a conversation, under the same names."""
+"""Parameters that are settings of a conversation with the same name."""
 
 PASSED_ON = ("stop", "response_format", "reasoning_effort", "verbosity", "logit_bias")
 """Parameters that are passed to the model's provider unchanged (the setting `extra`)."""
@@ -48,7 +48,7 @@ IGNORED = frozenset(
         "user",
     )
 )
-"""Parameters without effect. Some frameworks say `parallel_tool_calls: false` with each request, so it is no error,
+"""Parameters without effect. Some frameworks send `parallel_tool_calls: false` with each request, so it is no error,
 although the model may still make several calls at once."""
 
 ALLOWED: Mapping[str, tuple[Any, ...]] = {
@@ -63,7 +63,7 @@ ALLOWED: Mapping[str, tuple[Any, ...]] = {
     "prediction": (),
     "web_search_options": (),
 }
-"""Parameters that are not honoured, with the values that request nothing."""
+"""Parameters that are not supported, each with the values that mean its absence."""
 
 WHY = {
     "n": "A conversation has one continuation: n must be 1.",
@@ -76,45 +76,45 @@ class CompletionRequest:
     """The parameters of a request for a completion."""
 
     messages: tuple[Mapping[str, Any], ...]
-    """The history, as it was sent."""
+    """The history as the client sent it."""
 
     model: str | None
-    """None: whichever the inference service has."""
+    """None for the inference service's own."""
 
     settings: Mapping[str, Any]
-    """The settings that the request names."""
+    """The settings that the request has."""
 
     passed_on: Mapping[str, Any]
     conversation: str | None
     """The conversation that the body names."""
 
     tools: tuple[dict[str, Any], ...]
-    """The client's own functions, as the log has them."""
+    """The client's own functions, in the form of the log."""
 
     is_only_new: bool
-    """The messages are what is new, and not the whole history."""
+    """Whether the messages are only new ones, and not the whole history."""
 
     stream: bool
     include_usage: bool
     sha256: str
-    """Of the body: a client that tries again sends the same bytes."""
+    """The hash of the body. A client that retries sends the same bytes."""
 
     def changes(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the content of the `LLMUpdateSettingsFrame` that gives a conversation with these settings those of
-        the request. A parameter that the request does not name is unset, because each request names all of its
-        parameters: the service's default then applies."""
+        """Returns the content of the `LLMUpdateSettingsFrame` that turns the `stored` settings into those of the
+        request. Each request has all of its parameters, so one that it lacks is unset: the service's default applies
+        then."""
         extra = {k: v for k, v in (stored.get("extra") or {}).items() if k not in PASSED_ON}
         requested = {"model": self.model, **self.settings, "extra": {**extra, **self.passed_on} or None}
         names = ("model", *SETTINGS, "extra")
         return {name: requested.get(name) for name in names if stored.get(name) != requested.get(name)}
 
     def noted(self) -> dict[str, Any]:
-        """Returns what the asking frame stores of the request."""
+        """Returns the details of the request that are recorded in the frame that asks."""
         return {"request_sha256": self.sha256}
 
 
 def read(body: bytes) -> CompletionRequest:
-    """Returns the request in a body. Raises the problem `bad-parameter`, which names the parameter."""
+    """Returns the parsed body. Raises the problem `bad-parameter`, which names the parameter."""
     parameters = request_values.parameters(body)
     for name, value in parameters.items():
         _check(name, value)
@@ -183,7 +183,7 @@ def _check_calls(place: str, calls: Any) -> None:
 
 
 def _is_id(value: Any) -> bool:
-    """Whether the database can search for it."""
+    """Whether it is text that the database accepts."""
     return isinstance(value, str) and "\x00" not in value and not has_half(value)
 
 

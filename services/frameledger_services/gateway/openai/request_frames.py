@@ -1,5 +1,6 @@
-"""The frames of one request: its question, changes of settings and functions before it, and frames that settle calls.
-The ids follow from the request, so that a repeated request counts once.
+"""Makes the frames of one request: its question, the changes to the conversation before it, and settlements of calls.
+
+The ids of the frames are derived from the request, so a repeated request counts once.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ from frameledger_services.store import newest_requests
 from frameledger_services.store.client_calls import ClientCall, WaitingCall
 
 MOST_QUESTIONS = 10
-"""How many questions one `Idempotency-Key` can ask: it asks again after an answer was cut off, or after others came in
-between."""
+"""How often one `Idempotency-Key` can ask: it asks again if its answer was cut off, or if others asked in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class RequestFrames:
     """Its `Idempotency-Key`."""
 
     used: int
-    """How many of this key's questions are stored."""
+    """The number of stored questions of this key."""
 
     def opening(self, served: Sequence[dict[str, Any]]) -> AnyFrame:
-        """Returns the first frame of a new conversation, whose model may call these functions of services."""
+        """Returns the first frame of a new conversation, whose model may call the functions in `served`."""
         context = {
             "messages": self.chat_request.messages,
             "tools": client_tools.beside(served, self.chat_request.tools) or served,
@@ -54,7 +54,7 @@ class RequestFrames:
         return LLMContextFrame.model_validate({"context": context, "run_llm": True, **self._marks()})
 
     def terms(self, stored: Mapping[str, Any]) -> list[AnyFrame]:
-        """Returns the frames that give the conversation the settings and functions of this request; `stored` is its
+        """Returns the frames that give the conversation the settings and functions of this request. `stored` is its
         context."""
         frames: list[AnyFrame] = []
         if changes := self.chat_request.changes(stored["settings"]):
@@ -64,7 +64,7 @@ class RequestFrames:
         return frames
 
     def question(self, plan: Plan) -> AnyFrame:
-        """Returns the frame that asks for an answer to what is new."""
+        """Returns the frame that asks for an answer to the new messages."""
         if plan.kind == "replace":
             return LLMMessagesUpdateFrame.model_validate(
                 {"messages": plan.messages, "run_llm": True, **self._marks()}
@@ -76,12 +76,12 @@ class RequestFrames:
         )
 
     def cancellation(self, call: WaitingCall) -> AnyFrame:
-        """Returns the frame that cancels a call which the client leaves behind."""
+        """Returns the frame that cancels a call that the client abandons."""
         return FunctionCallCancelFrame(**self._about(call, "left"))
 
     def result(self, call: ClientCall, result: Any, *, is_question: bool, has_more: bool) -> AnyFrame:
-        """Returns the result of a call. With `is_question` it is what asks for the answer; with `has_more` something
-        else after it does."""
+        """Returns the result of a call. With `is_question` the result asks for the answer; with `has_more` a later
+        frame does."""
         about = self._about(call, self.chat_request.sha256)
         marks = self._marks() if is_question else {**self._marks(), "id": about["id"]}
         return FunctionCallResultFrame(
@@ -89,11 +89,11 @@ class RequestFrames:
         )
 
     def question_id(self, number: int) -> str:
-        """Returns the id of the question that this key asks for the time `number`, from 0."""
+        """Returns the id of this key's question number `number`, from 0."""
         return str(uuid5(KEYS, f"{self.context_id}\n{self.key}\nquestion\n{number}"))
 
     def _about(self, call: ClientCall | WaitingCall, what: str) -> dict[str, Any]:
-        """What a frame says of a call."""
+        """Returns the fields of a frame about a call."""
         version = call.requested_version
         name = f"{self.context_id}\ncall\n{call.tool_call_id}\n{version}\n{what}"
         return call_settlement.frame_fields(

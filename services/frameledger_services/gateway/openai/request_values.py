@@ -1,4 +1,4 @@
-"""What the requests of both of OpenAI's APIs have in common: their JSON, the model and the settings."""
+"""Reads what requests of both OpenAI APIs share: their JSON, the model and the settings."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ ANY_MODEL = "frameledger"
 
 
 def parameters(body: bytes) -> dict[str, Any]:
-    """Returns the parameters of a body, without those that are null. Raises `bad-parameter` for a body that is no
-    object."""
+    """Returns the parameters of a body without those that are null. Raises `bad-parameter` if it is not an object."""
     try:
         parsed = json.loads(body, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:
@@ -30,7 +29,7 @@ def parameters(body: bytes) -> dict[str, Any]:
 
 
 def model(value: Any) -> str | None:
-    """Returns the requested model; None for any. Raises `bad-parameter`."""
+    """Returns the requested model, or None for any. Raises `bad-parameter`."""
     if value is None or value == ANY_MODEL:
         return None
     if not isinstance(value, str) or not 0 < len(value) <= 255 or "\x00" in value:
@@ -39,8 +38,8 @@ def model(value: Any) -> str | None:
 
 
 def settings(parameters: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the settings of a conversation that are among the parameters; `names` has the setting of each. Raises
-    `bad-parameter`."""
+    """Returns the parameters that are settings of a conversation. `names` has the setting's name by that of the
+    parameter. Raises `bad-parameter`."""
     chosen = {setting: parameters[name] for name, setting in names.items() if name in parameters}
     try:
         LLMSettings.model_validate(chosen)
@@ -52,5 +51,5 @@ def settings(parameters: Mapping[str, Any], names: Mapping[str, str]) -> dict[st
 
 
 def refuse(param: str | None, sentence: str, *, code: str = "invalid_value") -> NoReturn:
-    """Raise the problem that a parameter, or the body, cannot be honoured."""
+    """Raise `bad-parameter` for a parameter, or for the body."""
     raise ProblemError("bad-parameter", sentence, param=param, code=code)

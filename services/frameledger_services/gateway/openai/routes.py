@@ -1,4 +1,4 @@
-"""The routes of OpenAI's API. Without the setting `gateway_openai` they answer 404, and name the setting."""
+"""The routes of OpenAI's API. Without the setting `gateway_openai` they answer 404, which names the setting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from frameledger_services.settings import PREFIX
 
 
 class OpenAIRoute(DescribedRoute):
-    """A route whose problems have OpenAI's shape."""
+    """A route whose problems have the format of OpenAI's errors."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ MODEL = parameters.in_path(parameters.text("model", ""), "model", "The name of t
 
 
 def answer(description: str, schema: str) -> dict[str, Any]:
-    """Returns an answer that is JSON of this schema."""
+    """Returns the description of a JSON response with this schema."""
     return {
         "description": description,
         "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{schema}"}}},

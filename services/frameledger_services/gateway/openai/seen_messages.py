@@ -1,4 +1,4 @@
-"""The part of a message that a client sees, and that is compared with the messages it resends (`history`)."""
+"""The part of a message that a client sees, and that is compared when it resends its history (`history`)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Turn:
-    """A message that was sent; or several of the assistant in a row."""
+    """A sent message, or consecutive messages of the assistant."""
 
     kind: Literal["user", "assistant", "other"]
     messages: list[JsonObject]
     key: Any = None
-    """`key` of the message; None for words of the assistant."""
+    """The `key` of the message; None for words of the assistant."""
 
     length: int = 0
-    """The words of the assistant, with white space squeezed."""
+    """The number of characters of the assistant's words, squeezed."""
 
 
 def turns(sent: Iterable[JsonObject]) -> list[Turn]:
-    """Returns the messages that were sent as turns. An assistant's message without a word is a placeholder of an answer
-    that never came, and is left out."""
+    """Returns the sent messages as turns. A message of the assistant without text is the placeholder of an answer that
+    never came, and is left out."""
     result: list[Turn] = []
     for message in sent:
         if not is_words(message):
@@ -41,7 +41,7 @@ def turns(sent: Iterable[JsonObject]) -> list[Turn]:
 
 
 def text_of(message: JsonObject) -> str:
-    """Returns the text of a message, its parts joined by line breaks; a refusal is text."""
+    """Returns the text of a message, its parts joined by line breaks. A refusal counts as text."""
     content = message.get("content")
     if isinstance(content, str):
         return content
@@ -57,7 +57,7 @@ def squeezed(text: str) -> str:
 
 
 def is_words(message: JsonObject) -> bool:
-    """Returns whether it contains words of the assistant, and not only calls."""
+    """Returns whether it is text of the assistant, and not a call of functions."""
     return message.get("role") == "assistant" and not message.get("tool_calls")
 
 
@@ -67,7 +67,7 @@ def is_seen(message: JsonObject) -> bool:
 
 
 def key(message: JsonObject) -> Any:
-    """Returns a key that is equal for two messages that look the same to a reader."""
+    """Returns a value that is equal for two messages that are the same to a reader."""
     named = {
         name: value
         for name, value in message.items()
@@ -77,7 +77,7 @@ def key(message: JsonObject) -> Any:
 
 
 def _comparable(content: Any) -> Iterator[Any]:
-    """The parts of a content; neighbouring texts as one."""
+    """Returns the parts of a content, with adjacent texts joined."""
     texts: list[str] = []
     for part in _parts(content):
         if (own := _text_of_part(part)) is not None:

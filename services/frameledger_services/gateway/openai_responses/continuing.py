@@ -1,8 +1,8 @@
-"""What a request for a response continues: the conversation that it names, or the response before it.
+"""Finds what a request for a response continues: the conversation that it names, or the previous response.
 
-A response is continued from where it ended: the history as it was then, with what is new after it, is compared with the
-conversation as one that a client of chat completions sends. If no question was asked since, what is new is appended.
-Otherwise the history becomes a new era, and what was said since stays readable in the former one.
+A response is continued from its end: the history at that version, followed by the new messages, is compared with the
+conversation like one that a client of chat completions sends. If nobody has asked anything since, the new messages are
+appended. If somebody has, the history becomes a new era, and what was said since stays readable in the former one.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ PREVIOUS = "previous_response_id"
 async def continued(
     dependencies: Dependencies, request: Request, response_request: ResponseRequest
 ) -> tuple[ResponseRequest, Named]:
-    """Returns the request in the form that is published to the conversation, and that conversation. Publishes nothing.
+    """Returns the request with the history that it continues, and the conversation to ask. Publishes nothing.
 
-    Raises `bad-parameter`, `no-such-response`, `erased`, and `conversation-busy` if the response before it does not
-    end.
+    Raises `bad-parameter`, `no-such-response`, `erased`, and `conversation-busy` if the previous response does not end.
     """
     if response_request.previous_response_id is None:
-        # Without the header of a front end: it names a chat whose whole history is sent each time.
+        # The header of a front end is not read: it names a chat whose whole history is sent each time.
         named = conversation.named(request, response_request.conversation, "")
         latest = await dependencies.database.read(latest_request, named.context_id, INSTRUCTION)
         return replace(response_request, replaced_instruction=_instruction(latest)), named
@@ -58,10 +57,10 @@ async def continued(
 
 
 async def _end(dependencies: Dependencies, previous: ResponseId) -> int:
-    """Returns the version at which a response ends, once it is over: up to the next question, or up to now.
+    """Returns the version at which a response ends, once it is over: that of the next question, or the current one.
 
-    Whether anything is in progress is read first. A question that is asked after that is found by the next read, or is
-    after the returned version, and then the comparison of histories finds it.
+    Whether anything is in progress is read first. A question that is asked after that is found by the next read, or
+    comes after the returned version and is found by the comparison of histories.
     """
     headers = conversation.in_header(previous.context_id)
     deadline = conversation_gate.deadline()
@@ -76,7 +75,7 @@ async def _end(dependencies: Dependencies, previous: ResponseId) -> int:
 
 
 def _instruction(latest: LatestRequest | None) -> str | None:
-    """Returns the instruction that the latest request for a response gave, if the conversation still has it."""
+    """Returns the instruction of the latest request for a response, if the conversation still has it."""
     if latest is None or not latest.noted.get("has_instructions"):
         return None
     instruction = latest.settings.get(INSTRUCTION)

@@ -1,6 +1,7 @@
-"""The items of a request's `input` as messages of a conversation, in the form of chat completions. Consecutive calls
-are calls of one answer, and become one message. An item that no message can express is refused with its place, and with
-what to send instead.
+"""Converts the items of a request's `input` to messages of a conversation, in the format of chat completions.
+
+Consecutive calls are calls of one answer, and become one message. An item that no message can represent is refused; the
+error names its place and what to send instead.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ TEXTS = ("input_text", "output_text", "text")
 
 
 def refuse(param: str | None, why: str, *, code: str = "invalid_value") -> NoReturn:
-    """Raise the problem that a parameter cannot be honoured."""
+    """Raise `bad-parameter` for a parameter, or for the body."""
     request_values.refuse(param, why if param is None else f"{param}: {why}", code=code)
 
 
 def referenced(item: Any) -> str | None:
-    """Returns the id of the item that an item refers to, if it is a reference; that may leave its type out."""
+    """Returns the id of the item that an item refers to, if it is a reference. A reference need not have a type."""
     if not isinstance(item, dict) or not isinstance(item.get("id"), str):
         return None
     kind = item.get("type")
@@ -37,8 +38,8 @@ def referenced(item: Any) -> str | None:
 
 
 def messages(value: Any, stored: Mapping[str, Mapping[str, Any]] = NOTHING) -> tuple[Message, ...]:
-    """Returns the messages that an `input` says; `stored` are the items that it refers to, by their ids. Raises
-    `bad-parameter`, and `no-such-response` for an item that is not there."""
+    """Returns the messages of an `input`. `stored` has the items that it refers to, by their ids. Raises
+    `bad-parameter`, and `no-such-response` for an item that does not exist."""
     if isinstance(value, str):
         return ({"role": "user", "content": value},)
     if not isinstance(value, list) or not value:
@@ -71,7 +72,7 @@ def _stored(place: str, item_id: str, stored: Mapping[str, Mapping[str, Any]]) -
 def _message(place: str, item: Any) -> Message:
     if not isinstance(item, dict):
         refuse(place, "an object is expected.")
-    # A message may leave its type out.
+    # A message need not have a type.
     match item.get("type", "message"):
         case "message":
             return _spoken_message(place, item)
@@ -116,14 +117,15 @@ def _call(place: str, item: Mapping[str, Any]) -> Message:
 
 def _call_id(place: str, item: Mapping[str, Any]) -> str:
     call_id = item.get("call_id")
-    # Ids that the database can search for.
+    # Only text that the database accepts.
     if not isinstance(call_id, str) or not call_id or "\x00" in call_id or has_half(call_id):
         refuse(f"{place}.call_id", "the `call_id` of a function_call is expected.")
     return call_id
 
 
 def _content(place: str, content: Any) -> str | list[Message]:
-    """Text as a string, also if it came as one part: most messages are compared and read in that form."""
+    """Returns content as a string if it is only text, even if it was sent as one part: most stored content is a
+    string."""
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence) or not content:
@@ -166,7 +168,7 @@ def _text(place: str, part: Mapping[str, Any], name: str) -> str:
 
 
 def _inline(place: str, part: Mapping[str, Any], name: str) -> str:
-    """The content of an image or a file. Files that are stored at OpenAI are not available to other models."""
+    """Returns the content of an image or a file. Files stored at OpenAI are not available to other models."""
     if not isinstance(part.get(name), str):
         refuse(f"{place}.{name}", f"wanted as a text; files are sent within the request, as `{name}`.")
     return str(part[name])

@@ -1,6 +1,6 @@
-"""Items of a request's `input` that are ids of output items of an earlier response.
+"""Reads the items that a request's `input` names by their ids: output of earlier responses.
 
-A client that resends its history may name the server's output instead of repeating it. The id of an item contains that
+A client that resends its history may name what the server said instead of repeating it. The id of an item contains that
 of its response, so the item is read from the response's frames, in a time that does not depend on the length of the
 conversation.
 """
@@ -29,8 +29,8 @@ MOST_RESPONSES = 500
 
 async def stored_items(dependencies: Dependencies, request: Request, value: Any) -> dict[str, Item]:
     """Returns, by their ids, the items that the `input` of a body refers to. Items that do not exist, that the caller
-    may not see, or of a response in progress are left out. Raises `bad-parameter` for too many, `too-large` if the
-    items, each counted for every reference, are together larger than a body may be, and `erased`."""
+    may not see, or whose response is in progress are left out. Raises `bad-parameter` for too many, `too-large` if the
+    items, each counted once per reference, are together larger than a body may be, and `erased`."""
     by_response: dict[str, Counter[str]] = {}
     for item_id in _references(value):
         if (response := response_ids.of_item(item_id)) is not None:

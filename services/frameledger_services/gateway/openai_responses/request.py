@@ -1,7 +1,7 @@
-"""The body of a request for a response: what it asks, in the terms of chat completions, and what it is part of.
+"""The body of a request for a response, in the terms of chat completions, and the conversation that it continues.
 
-As there, a parameter is honoured, has no effect on the answer, or is refused by its name with an alternative. `input`
-is only what is new: the conversation that `previous_response_id` or `conversation` names has what was said before.
+As there, a parameter is honoured, ignored because it changes no answer, or refused with what to do instead. `input` has
+the new messages; earlier ones are in the conversation, which `previous_response_id` or `conversation` names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from frameledger_services.gateway.openai_responses.items import refuse
 from frameledger_services.store.answered_requests import RESPONSE
 
 INSTRUCTION = "system_instruction"
-"""The setting of a conversation that `instructions` become."""
+"""The setting of a conversation that `instructions` sets."""
 
 SETTINGS: Mapping[str, str] = {
     "instructions": INSTRUCTION,
@@ -27,7 +27,7 @@ SETTINGS: Mapping[str, str] = {
     "top_p": "top_p",
     "max_output_tokens": "max_completion_tokens",
 }
-"""Parameters that are settings of a conversation, by the names of both."""
+"""The settings of a conversation by the names of the parameters that set them."""
 
 HONOURED = frozenset(
     (
@@ -71,7 +71,7 @@ ALLOWED: Mapping[str, tuple[Any, ...]] = {
     "top_logprobs": (0,),
     "truncation": ("disabled",),
 }
-"""Parameters that are not honoured, with the values that request nothing."""
+"""Parameters that are not supported, each with the values that mean its absence."""
 
 INSTEAD = {
     "background": "an answer continues without its client if FRAMELEDGER_GATEWAY_OPENAI_INTERRUPT is false; `GET "
@@ -87,7 +87,7 @@ INSTEAD = {
 MOST_METADATA = 16
 MOST_KEY = 64
 MOST_VALUE = 512
-"""The limits of `metadata`, as in OpenAI's API: the number of pairs, and the characters of each."""
+"""The limits of `metadata` in OpenAI's API: pairs, and characters of each key and value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +97,11 @@ class ResponseRequest(CompletionRequest):
     previous_response_id: str | None
     metadata: Mapping[str, str]
     replaced_instruction: str | None = None
-    """The instruction of the response before it: it is not carried over."""
+    """The instruction of the previous response, which is not carried over."""
 
     def changes(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the content of the `LLMUpdateSettingsFrame`, as chat completions do. An instruction that no request
-        for a response has given stays, unless this one gives another."""
+        """Returns the content of the `LLMUpdateSettingsFrame`, as for chat completions. An instruction that was not
+        given by a request for a response stays, unless this one gives another."""
         changed = CompletionRequest.changes(self, stored)
         instruction, held = self.settings.get(INSTRUCTION), stored.get(INSTRUCTION)
         if instruction is not None or held == self.replaced_instruction:
@@ -109,7 +109,8 @@ class ResponseRequest(CompletionRequest):
         return changed
 
     def noted(self) -> dict[str, Any]:
-        """Returns what the asking frame stores of the request, besides what the conversation has anyway."""
+        """Returns the details of the request that are recorded in the frame that asks, besides those that the
+        conversation has anyway."""
         about = {
             "previous_response_id": self.previous_response_id,
             "metadata": self.metadata or None,
@@ -119,13 +120,13 @@ class ResponseRequest(CompletionRequest):
         return {**CompletionRequest.noted(self), RESPONSE: response_fields}
 
     def behind(self, history: tuple[Mapping[str, Any], ...]) -> ResponseRequest:
-        """Returns the request with the whole history: these messages, followed by the new ones."""
+        """Returns the request with the whole history: these messages and then the new ones."""
         return replace(self, messages=(*history, *self.messages), is_only_new=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A body that was read: its parameters, all known to this API, and the hash of its bytes."""
+    """A parsed body: its parameters, all known to this API, and the hash of its bytes."""
 
     parameters: Mapping[str, Any]
     sha256: str
@@ -137,7 +138,7 @@ class Body:
 
 
 def parse(body: bytes) -> Body:
-    """Returns the parsed body. Raises the problem `bad-parameter`, which names the parameter."""
+    """Returns a body without converting its input. Raises the problem `bad-parameter`, which names the parameter."""
     parameters = request_values.parameters(body)
     for name, value in parameters.items():
         if name in ALLOWED:
@@ -153,7 +154,7 @@ def parse(body: bytes) -> Body:
 
 
 def read(body: Body, stored: Mapping[str, Mapping[str, Any]] = items.NOTHING) -> ResponseRequest:
-    """Returns the request in a body; `stored` are the items that its input refers to. Raises the problems
+    """Returns the request of a body. `stored` has the items that its input refers to. Raises the problems
     `bad-parameter` and `no-such-response`, which name the parameter."""
     parameters = body.parameters
     if parameters.get("previous_response_id") is not None and parameters.get("conversation") is not None:
@@ -175,7 +176,7 @@ def read(body: Body, stored: Mapping[str, Mapping[str, Any]] = items.NOTHING) ->
 
 
 def _passed_on(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the parameters that the provider gets, under the names of chat completions."""
+    """Returns the parameters that are passed to the provider, under the names of chat completions."""
     extra: dict[str, Any] = {}
     text = _only("text", parameters.get("text", {}), "format", "verbosity")
     if (form := text.get("format")) is not None:
@@ -226,7 +227,7 @@ def _flag(parameters: Mapping[str, Any], name: str) -> bool:
 def _conversation(value: Any) -> str | None:
     if value is None:
         return None
-    # An object without an id is refused: nobody has asked for a new conversation.
+    # An object without an id is refused: it does not ask for a new conversation either.
     context_id = _only("conversation", value, "id").get("id") if isinstance(value, dict) else value
     if not isinstance(context_id, str):
         refuse("conversation", 'an id is expected, or {"id": ...}.')

@@ -1,4 +1,4 @@
-"""A response of OpenAI's API, made of its conversation: the stored request, and the answer as it is now."""
+"""A response of OpenAI's API, made from its conversation: the stored request, and the current state of its answer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from frameledger_services.store.answered_requests import AnsweredRequest
 Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"]
 
 CUT_OFF = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""Why a response is incomplete, by the finish reason of its last run."""
+"""The reasons for which a response is incomplete, by the finish reason of its last run."""
 
 
 class ResponseWriter:
-    """Writes one response, as far as its answer was read."""
+    """Writes one response with the part of its answer that was read."""
 
     def __init__(self, stored_request: AnsweredRequest, following: Following) -> None:
         self.id = ResponseId(following.question.context_id, stored_request.version)
@@ -32,7 +32,7 @@ class ResponseWriter:
 
     @property
     def status(self) -> Status:
-        """The status of the response, as OpenAI's API names it."""
+        """The status of the response, as named in OpenAI's API."""
         following = self._following
         answer = following.answer
         if answer.failure is not None:
@@ -49,8 +49,8 @@ class ResponseWriter:
         return json.dumps(self.response(), separators=(",", ":"), default=list).encode()
 
     def response(self, status: Status | None = None) -> dict[str, Any]:
-        """Returns the response. `status` is that of its beginning: it then has nothing of the answer, so that it is the
-        same whenever it is read."""
+        """Returns the response. With `status` it is the response as it begins, with this status and nothing of the
+        answer, so that it is the same whenever it is read."""
         request, settings = self._stored_request, self._stored_request.settings
         extra, noted = _object(settings.get("extra")), request.noted
         now, model = status or self.status, settings.get("model") or ANY_MODEL
@@ -87,7 +87,7 @@ class ResponseWriter:
         return [*([self.message(text)] if text else []), *self.calls()]
 
     def message(self, text: str, status: str | None = None) -> dict[str, Any]:
-        """Returns the message with this text; without text one that begins."""
+        """Returns the message with this text, or one that is just beginning if the text is empty."""
         now = self.status
         return {
             "id": self.message_id,
@@ -102,7 +102,7 @@ class ResponseWriter:
         return f"{MESSAGE_PREFIX}{self.id.token}"
 
     def calls(self) -> list[dict[str, Any]]:
-        """Returns the calls that the client has to make."""
+        """Returns the calls that the client has to answer."""
         if self._following.answer.was_interrupted:
             return []
         return [
@@ -166,5 +166,5 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _object(value: Any) -> Mapping[str, Any]:
-    """Returns a mapping unchanged, and an empty one for any other value, because publishers may set any value."""
+    """Returns a mapping unchanged, and an empty one for any other value: publishers may set any value."""
     return value if isinstance(value, Mapping) else {}

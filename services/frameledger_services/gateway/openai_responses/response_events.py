@@ -1,6 +1,7 @@
-"""The events of a streamed response. They follow only from the frames of the answer, one piece of text for each frame
-that has one: a client that reads a response again gets the same events with the same numbers, and can continue after
-the last one that it has.
+"""The events of a streamed response.
+
+They depend only on the frames of the answer, with one piece of text for each frame with text. So a client that reads a
+response again receives the same events with the same numbers, and can continue after the last one that it has.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from frameledger_services.gateway.openai_responses.response import ResponseWrite
 Event = dict[str, Any]
 
 LAST = {"completed": "response.completed", "failed": "response.failed"}
-"""The types of last events, by the status of the response; of others it is `response.incomplete`."""
+"""The type of the last event by the status of the response; for other statuses `response.incomplete`."""
 
 
 class PieceByPiece(Answer):
-    """An answer whose text is taken piece by piece, as frames bring it."""
+    """An answer whose text is available in the pieces of its frames."""
 
     __slots__ = ("_pieces",)
 
@@ -35,7 +36,7 @@ class PieceByPiece(Answer):
             self._pieces.append(piece)
 
     def pieces(self) -> list[str]:
-        """Returns the pieces that came since the last call."""
+        """Returns the pieces since the last call."""
         pieces, self._pieces = self._pieces, []
         return pieces
 
@@ -44,8 +45,8 @@ class ResponseEvents:
     """Writes the events of one response, in order."""
 
     def __init__(self, writer: ResponseWriter, answer: Answer, starting_after: int = -1) -> None:
-        """Events up to the number `starting_after` are left out. `answer` is a `PieceByPiece`, unless only `whole` is
-        called."""
+        """Events up to the number `starting_after` are left out. `answer` has to be a `PieceByPiece` unless only
+        `whole` is called."""
         self._writer = writer
         self._answer = answer
         self._starting_after = starting_after
@@ -64,12 +65,12 @@ class ResponseEvents:
         )
 
     def news(self) -> bytes:
-        """Returns the events for the text since the last call."""
+        """Returns the events for what was said since the last call."""
         pieces = self._answer.pieces() if isinstance(self._answer, PieceByPiece) else ()
         return b"".join(self._written(self._of_piece(piece)) for piece in pieces)
 
     def end(self) -> bytes:
-        """Returns the last events of an answer that has ended."""
+        """Returns the last events of a finished answer."""
         response = self._writer.response()
         last = LAST.get(response["status"], "response.incomplete")
         return (
@@ -80,9 +81,8 @@ class ResponseEvents:
         )
 
     def broken(self, error: Mapping[str, Any]) -> bytes:
-        """Returns the last events of a response that failed, or of a stream that ends before its response does. A
-        response whose sent words were superseded did not fail: a client that reads it whole gets the words that
-        count."""
+        """Returns the last events of a failed response, or of a stream that ends before its response does. A response
+        whose sent words were superseded has not failed: a client that reads it whole gets the words that count."""
         failure = self._answer.failure
         if failure is not None and failure.code != SUPERSEDED:
             return self.end()

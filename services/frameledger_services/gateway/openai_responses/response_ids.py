@@ -1,4 +1,4 @@
-"""The id of a response, which says in which conversation and at which version it was asked for.
+"""The id of a response, which encodes the conversation and the version at which it was requested.
 
 Nothing is stored for it: any gateway finds the response, however old it is. The id is no secret and gives no rights:
 its conversation is shown only to callers that may see it.
@@ -15,12 +15,12 @@ from frameledger.record import is_context_id
 PREFIX = "resp_"
 MESSAGE_PREFIX, CALL_PREFIX = "msg_", "fc_"
 MOST_CHARACTERS = 512
-"""Ids of ours are shorter."""
+"""Our own ids are shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseId:
-    """The conversation and version at which a response was asked for."""
+    """The conversation of a response, and the version at which it was requested."""
 
     context_id: str
     version: int
@@ -31,7 +31,7 @@ class ResponseId:
 
     @property
     def token(self) -> str:
-        """The part that the ids of the response's items have in common."""
+        """The part that is common to the ids of the response's items."""
         return urlsafe_b64encode(f"{self.version}:{self.context_id}".encode()).decode().rstrip("=")
 
 
@@ -53,7 +53,7 @@ def parse(text: str) -> ResponseId | None:
 
 
 def of_item(item_id: str) -> str | None:
-    """Returns the id of the response that has this item, if it has the shape of one of ours."""
+    """Returns the id of the response that has this item, if the item's id has our format."""
     if item_id.startswith(MESSAGE_PREFIX):
         return PREFIX + item_id.removeprefix(MESSAGE_PREFIX)
     if item_id.startswith(CALL_PREFIX):

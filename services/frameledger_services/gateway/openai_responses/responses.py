@@ -25,7 +25,7 @@ from frameledger_services.store.answered_requests import answered_request
 
 
 class Responses:
-    """The responses that this process creates."""
+    """The endpoint that creates responses."""
 
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
@@ -35,7 +35,7 @@ class Responses:
         """Answer a request."""
         answering.check_may_read(request)
         content = await body.read_bytes(request, body.JSON_TYPES)
-        # In a thread: the body may have megabytes, and functions whose schemas take seconds to check.
+        # In a thread: the body may have megabytes, and the schemas of its functions may take seconds to check.
         parsed = await asyncio.to_thread(requests.parse, content)
         stored = await stored_items(self._dependencies, request, parsed.given_input)
         response_request = await asyncio.to_thread(requests.read, parsed, stored)
@@ -46,14 +46,14 @@ class Responses:
 def _follow(
     dependencies: Dependencies, response_request: ResponseRequest, question: AskedQuestion
 ) -> Following:
-    # Only a streamed response is sent in pieces, which cannot be taken back when a worker dies.
+    # Only a streamed answer is read in pieces, which cannot be taken back when a worker dies.
     answer = PieceByPiece(question.version) if response_request.stream else Answer(question.version)
     return Following(dependencies, question, answer)
 
 
 async def _write(dependencies: Dependencies, _: ResponseRequest, following: Following) -> ResponseEvents:
     question = following.question
-    # Of several results the last one requests the run, and another client may have sent it.
+    # The last of several results requests the run, and another client may have sent it.
     version = question.version if question.since is None else following.version
     request = await dependencies.database.read(answered_request, question.context_id, version)
     if request is None:

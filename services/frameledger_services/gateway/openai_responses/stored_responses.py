@@ -1,7 +1,7 @@
-"""Responses that were asked for before: `GET /v1/responses/{id}` and its `/cancel`.
+"""Responses that were requested earlier: `GET /v1/responses/{id}` and its `/cancel`.
 
-A response is read from the frames of its conversation, from the one that asked up to the next question. It is the same
-whichever process answers, and whenever: an answer in progress is read up to now.
+A response is read from the frames of its conversation, from its question up to the next one. Any process returns the
+same response at any time; an answer in progress is returned as it is now.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ STARTING_AFTER = parameters.integer(
 
 
 def read_id(text: str, caller: Caller, *, param: str | None = None) -> ResponseId:
-    """Returns the content of an id. Raises `no-such-response` for a text that is no id, and for a response in a
-    conversation that the caller may not see. `param` is the parameter of a body that has it."""
+    """Parse the id of a response. Raises `no-such-response` for text that is no id, and for a response in a
+    conversation that the caller may not see. `param` is the parameter of a body that has the id."""
     response_id = response_ids.parse(text)
     if response_id is None or not caller.may_see(response_id.context_id):
         raise _unknown(text, param)
@@ -61,7 +61,7 @@ def read_id(text: str, caller: Caller, *, param: str | None = None) -> ResponseI
 async def find(
     dependencies: Dependencies, response_id: ResponseId, param: str | None = None
 ) -> AnsweredRequest:
-    """Returns the request of a response. Raises `no-such-response`, and `erased` for one that was."""
+    """Returns the request of a response. Raises `no-such-response`, and `erased` if its conversation was erased."""
     stored_request = await dependencies.database.read(
         answered_request, response_id.context_id, response_id.version, response_id.version
     )
@@ -74,7 +74,7 @@ async def find(
 
 
 async def read(dependencies: Dependencies, request: Request) -> Response:
-    """Answer with a response as it is now; with `stream`, with its events until it ends."""
+    """Answer with a response as it is now, or with `stream` with its events until it ends."""
     response_id, stored_request = await _stored_request(dependencies, request)
     last = STARTING_AFTER.of(request)
     if STREAM.of(request):
@@ -113,9 +113,9 @@ async def written(
 async def cancel(dependencies: Dependencies, request: Request) -> Response:
     """Interrupt an answer in progress, and answer with the response. One that has ended is not changed.
 
-    It interrupts what a disconnecting client interrupts: not an answer after which another question was asked, and no
-    call in the background. In these cases the response is returned as it is, in progress. If the process dies after the
-    interruption, a repeated request finds that it has ended, and interrupts nothing.
+    It has the effect of a client that disconnects: an answer after which another question was asked, and a call in the
+    background, are not interrupted. In these cases the response is returned as it is, in progress. If the process dies
+    after the interruption, a repeated request finds that the answer has ended, and interrupts nothing.
     """
     response_id, stored_request = await _stored_request(dependencies, request)
     with closing(_follow(dependencies, response_id, stored_request)) as following:
@@ -148,13 +148,13 @@ def _follow(
 
 
 async def _catch_up(following: Following) -> None:
-    """Read everything that exists of an answer."""
+    """Read an answer up to the newest frame."""
     while not following.is_over and not following.has_all:
         await _read_on(following)
 
 
 async def _interrupt(dependencies: Dependencies, following: Following) -> None:
-    """Interrupt the answer, and read it to its end; if it cannot be interrupted, read what exists now. Raises
+    """Interrupt the answer, and read it to its end. If it cannot be interrupted, read it up to the newest frame. Raises
     `not-visible-yet`."""
     context_id, newest = following.question.context_id, INT64_MAX
     if not await following.interrupt():
