@@ -1,7 +1,7 @@
-"""Tool messages of a client as answers to calls that wait.
+"""Reads the tool messages of a client as answers to waiting calls.
 
-The function is one that the front end brought (RA5.client), or one of a service that only waits, and that the front end
-lists among its tools. The run ends with the call, and the client's next request has its tool message.
+The function is one that the front end defined (RA5.client), or a function of a service that only waits and that the
+front end lists among its tools. The run ends with the call, and the client's next request has the tool message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CallKey = tuple[str, int]
 
 
 def of_calls(thread: Thread, sent: Sequence[Message]) -> dict[CallKey, Message]:
-    """Returns the messages that answer calls which wait, each by its call."""
+    """Returns the messages that answer waiting calls, each by its call."""
     _, names = messages.shown(thread.messages)
     waiting = {
         names.name(one.tool_call_id): (one.tool_call_id, one.requested_version) for one in thread.waiting
@@ -34,7 +34,7 @@ def of_calls(thread: Thread, sent: Sequence[Message]) -> dict[CallKey, Message]:
 
 
 def last_answered(sent: Sequence[Message], known: Mapping[str, ClientCall]) -> ClientCall | None:
-    """Returns the call whose result is the last that was sent, if it is settled."""
+    """Returns the call of the last sent result, if it is settled."""
     last = sent[-1] if sent else None
     if last is None or last.role != "tool" or last.tool_call_id is None:
         return None
@@ -45,11 +45,11 @@ def last_answered(sent: Sequence[Message], known: Mapping[str, ClientCall]) -> C
 def settled_by_another_client(
     thread: Thread, last: Message, call: ClientCall, given_as: str | None
 ) -> int | None:
-    """Returns the version at which another client settled the call whose result was sent last; None if the sent result
+    """Returns the version at which another client settled the call of the last sent result, or None if the sent result
     settled it, or if a user has spoken since.
 
-    `given_as` is the id of the message that settled it: two clients may send the same result, but under different ids.
-    The stored result also has an id of ours, under which any client may know it.
+    `given_as` is the id of the message that settled it: two clients may send the same result under different ids. The
+    stored result also has an id of ours, by which any client may know it.
     """
     ours = messages.result_message_id(str(last.tool_call_id))
     if call.result == result(last) and (given_as is None or last.id in (given_as, ours)):
@@ -64,12 +64,12 @@ def settled_by_another_client(
 
 
 def without(sent: Sequence[Message], answered: Collection[str | None]) -> list[Message]:
-    """Returns the messages that answer none of the calls of these ids."""
+    """Returns the messages that answer none of the calls with these ids."""
     return [one for one in sent if one.role != "tool" or one.tool_call_id not in answered or _is_report(one)]
 
 
 def result(message: Message) -> Any:
-    """Returns what a tool message says: the value of its text (`client_tools.value`)."""
+    """Returns the result in a tool message: the value of its text (`client_tools.value`)."""
     return client_tools.value(_text(message))
 
 

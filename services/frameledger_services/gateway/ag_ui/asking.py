@@ -3,9 +3,9 @@
 The new part is one frame that requests an answer and expects the version with which the history was compared
 (`history`): if another client publishes in between, the fold ignores it and the comparison is repeated. The id of each
 frame is derived from the run's id and what it answers, so a repeated request publishes only what it had not published
-yet, and gets the same response. A question that was ignored has used up its id: the next comparison, also that of a
-repeated request, continues with another one. A client that answers a call just after another one changes nothing, and
-receives the run that the other's answer started.
+yet, and gets the same response. An ignored question has used up its id: the next comparison, even that of a repeated
+request, takes another one. A client that answers a call just after another client changes nothing, and receives the run
+that the earlier answer started.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.shown_messages import ShownMessage, shown_messages
 
 PLACE_REPLACED = "place_replaced"
-"""The reason of an answer that is not applied because the history no longer contains its call."""
+"""The reason for which an answer is not applied: the history no longer contains its call."""
 
 CONTEXT_CHANGED = "context_changed"
-"""The reason of a question that is not applied because another client published first."""
+"""The reason for which a question is not applied: another client published first."""
 
 ASKS = tuple(f"ask {number}" for number in range(10 * conversation_gate.TRIES))
-"""What the questions of one run may say (`frame_id`). Each that is stored is used up, whatever its outcome."""
+"""The names of the questions of one run (`frame_id`). A name is used up once its question is stored, whatever the
+outcome."""
 
 LOOK_SECONDS = 0.25
-"""How often a request that waits looks whether the client of the answer before it has left."""
+"""The interval at which a waiting request checks whether the client of the previous answer has left."""
 
 _log = logs.get_logger("gateway")
 
@@ -59,7 +60,7 @@ class Question:
     run_request: RunInput
     frames: RequestFrames
     while_waiting: Callable[[], Awaitable[None]] | None = None
-    """Called from time to time while the request waits for the answer before it."""
+    """Called from time to time while the request waits for the previous answer."""
 
     async def ask(self) -> AskedRun:
         """Publish the request. Returns once it is stored. Raises the problems `conversation-busy`, `bad-parameter`,
@@ -74,7 +75,7 @@ class Question:
         results = answers.of_calls(thread, self.run_request.conversation)
         facts = await self._client_calls()
         if not results and (settled_version := await self._settled_by_another(thread, facts)) is not None:
-            # Another client answered first: this client gets what followed from that answer.
+            # Another client answered first: this one receives the run that the other's answer started.
             return AskedRun(settled_version, self.run_request.run_id, is_answer=True)
         thread = await self._without_abandoned(thread, results, facts)
         plan = await self._plan(thread.messages, self._without_answers(results), facts)
@@ -82,17 +83,17 @@ class Question:
             await self._say_behind(thread, plan, facts, unused[0])
             return answered
         if results:
-            # Their calls have no place in the history any more, so the results are ordinary messages.
+            # Their calls are no longer in the history: they are messages like any other.
             plan = await self._plan(thread.messages, self.run_request.conversation, facts)
         if self.run_request.resume and plan.kind == "append" and not plan.messages:
-            # These answers were given before, and there is nothing else to say.
+            # These answers were given before, and there is nothing else to publish.
             return AskedRun(thread.version, self.run_request.run_id)
         return await self._say(thread, plan, facts, unused)
 
     async def _say(
         self, thread: Thread, plan: history.Plan, facts: Collection[str], unused: Sequence[str]
     ) -> AskedRun:
-        """Publish what is new, and compare the histories again as often as another client publishes in between."""
+        """Publish the new messages, and compare the histories again whenever another client publishes in between."""
         for what in unused[: conversation_gate.TRIES]:
             asked_run = await self._publish_plan(thread, plan, what)
             if asked_run is not None:
@@ -104,8 +105,8 @@ class Question:
     async def _say_behind(
         self, thread: Thread, plan: history.Plan, facts: Collection[str], what: str
     ) -> None:
-        """Publish the rest of the request after the answers: it was said before they were known. A history that
-        replaces the one with the answers has them itself."""
+        """Publish the other new messages after the answers, although they were said before the answers were known. A
+        history that replaces the one with the answers contains the answers itself."""
         if plan.kind == "replace":
             plan = await self._plan(thread.messages, self.run_request.conversation, facts)
         if plan.kind == "replace" or plan.messages:
@@ -125,7 +126,7 @@ class Question:
         return await self.dependencies.database.read(conversation_state.thread, self.run_request.thread_id)
 
     async def _stored(self) -> Mapping[str, FrameOutcome]:
-        """Returns what of this request is stored, by what it says (`frame_id`)."""
+        """Returns the outcomes of the frames of this request that are stored, by their names (`frame_id`)."""
         resumed = [of_entry(one) for one in self.run_request.resume or ()]
         ids = {frame_uuid(self.frames.frame_id(what)): what for what in (*resumed, *self._results, *ASKS)}
         found = await self.dependencies.database.read(
@@ -135,13 +136,13 @@ class Question:
 
     @property
     def _results(self) -> Mapping[str, str | None]:
-        """The calls of the tool messages, by what their results say (`frame_id`)."""
+        """Returns the calls of the tool messages, by the names of their results (`frame_id`)."""
         tool_messages = [one for one in self.run_request.conversation if one.role == "tool"]
         return {of_message(one): one.tool_call_id for one in tool_messages}
 
     async def _asked_before(self, stored: Mapping[str, FrameOutcome]) -> AskedRun | None:
-        """Returns the run of this request if it was requested before; `stored` are its stored frames. Publishes what
-        that earlier request did not get to."""
+        """Returns the run of this request if it was requested before; `stored` has the frames of that request.
+        Publishes the frames that the earlier request did not get to."""
         asks = {what: one for what, one in stored.items() if what in ASKS}
         answered = [
             one.version for what, one in stored.items() if what not in asks and one.reason != PLACE_REPLACED
@@ -157,9 +158,9 @@ class Question:
     async def _publish_rest(
         self, first: int, answered: Collection[str | None], unused: Sequence[str]
     ) -> None:
-        """Publish what an earlier request of this run did not get to. Its first answer is stored at the version
-        `first`, and its answers to the calls in `answered` are stored. Its messages are too if no question is left in
-        `unused`."""
+        """Publish the frames that an earlier request of this run did not get to. Its first answer is stored at the
+        version `first`, and so are its answers to the calls in `answered`. Its messages are stored if `unused` has no
+        question."""
         thread = await self._thread()
         conversation, facts = self.run_request.conversation, await self._client_calls()
         results = {
@@ -174,18 +175,18 @@ class Question:
         before = await self.dependencies.database.read(shown_messages, self.run_request.thread_id, first - 1)
         rest = answers.without(conversation, {*answered, *(one.tool_call_id for one in results.values())})
         plan = await self._plan(before, rest, facts)
-        # The history that this client knew may be an older one than that before its answer: nothing is taken out.
+        # This client may have known an older history than the one before its answer: nothing is removed.
         if plan.kind == "append" and plan.messages:
             await self._publish_plan(replace(thread, messages=before), plan, unused[0], expects=False)
 
     async def _wait_until_free(self) -> Thread:
-        """Returns the conversation once nothing in it is being answered. Raises `conversation-busy`, at once if nothing
-        would answer."""
+        """Returns the conversation once nothing in it is being answered. Raises `conversation-busy`, and does so at
+        once if nothing would be answered."""
         deadline = conversation_gate.deadline()
         thread_id = self.run_request.thread_id
         while True:
             thread = await self._thread()
-            # First: the run that is open in a parked conversation does not end.
+            # Checked first: the open run of a parked conversation does not end.
             conversation_gate.check_answerable(
                 thread_id, is_parked=thread.is_parked, is_recording=thread.is_recording
             )
@@ -224,7 +225,7 @@ class Question:
         return {name: call for name, call in calls.items() if call is not None}
 
     async def _settled_by_another(self, thread: Thread, facts: Mapping[str, ClientCall]) -> int | None:
-        """Returns the version at which another client settled the call whose result this request ends with; None if
+        """Returns the version at which another client settled the call of the result that ends this request, or None if
         none did."""
         call = answers.last_answered(self.run_request.conversation, facts)
         if call is None or call.settled_version is None:
@@ -238,8 +239,8 @@ class Question:
     async def _without_abandoned(
         self, thread: Thread, results: Mapping[CallKey, Message], facts: Collection[str]
     ) -> Thread:
-        """Cancel the calls of clients that this request leaves behind: those that an interruption has stopped, and, if
-        it replaces the history, all of them, since their place goes. Returns the state of the conversation
+        """Cancel the calls of clients that this request abandons: those that an interruption has stopped, and all of
+        them if it replaces the history, since their place is removed. Returns the state of the conversation
         afterwards."""
         is_replaced = False
         if thread.waiting:
@@ -261,16 +262,16 @@ class Question:
         return list((await self.dependencies.database.read(offers.tools_on_offer)).values())
 
     async def _answer(self, thread: Thread, results: Mapping[CallKey, Message]) -> AskedRun | None:
-        """Publish the answers to calls that wait: those of `resume`, and tool messages. Returns the run with which the
-        conversation continues; None if no answer counts. If another client answered first, that is the run that its
-        answer started."""
+        """Publish the answers to waiting calls: those of `resume`, and tool messages. Returns the run with which the
+        conversation continues, or None if no answer counts. If another client answered first, it is the run that the
+        other's answer started."""
         waiting = {(call.tool_call_id, call.requested_version): call for call in thread.waiting}
         frames: list[AnyFrame] = []
         for entry in self.run_request.resume or ():
             named = call_of_interrupt(entry.interrupt_id)
             call = None if named is None else waiting.get(named)
             if named is None or call is None:
-                # Answered before, or by another client, or never asked: the run continues without it.
+                # Answered earlier, or by another client, or not a call that waits: the run continues without it.
                 _log.warning("gateway.unknown_interrupt", context_id=self.run_request.thread_id)
                 continue
             frames.append(self.frames.resumed(entry, call))
@@ -289,7 +290,7 @@ class Question:
     async def _publish_plan(
         self, thread: Thread, plan: history.Plan, what: str, *, expects: bool = True
     ) -> AskedRun | None:
-        """Publish what is new. Returns None if the conversation has changed in between."""
+        """Publish the plan. Returns None if the conversation has changed in between."""
         if thread.version == 0:
             frame = self.frames.opening(thread, plan, what, await self._served())
         else:
@@ -299,7 +300,7 @@ class Question:
         except ProblemError as problem:
             if problem.word != "key-reused":
                 raise
-            # The same request came twice at once: the other one published first what this one says now.
+            # The same request was sent twice at the same time: the other one published this frame first.
             others = await self._stored()
             if (before := await self._asked_before(others)) is not None:
                 return before

@@ -1,4 +1,4 @@
-"""Whether the client of a run has all messages of the conversation."""
+"""Tracks whether the client of a run has the messages of the conversation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ class ClientCopy:
     """What is known of a client's messages while events are made for it."""
 
     is_told_anew: bool
-    """The streamed text is not what is stored, or has another id there: the messages are stated after it."""
+    """Whether the streamed text differs from the stored message, or has another id: then the messages are sent again
+    after it."""
 
     is_stale: bool = False
-    """The client has other messages than the conversation."""
+    """Whether the client's messages differ from those of the conversation."""

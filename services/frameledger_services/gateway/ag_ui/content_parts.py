@@ -1,4 +1,4 @@
-"""The parts of a message's content: in the form in which messages are stored, and in the protocol's."""
+"""Converts the parts of a message's content between the stored format and the protocol's."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/
 
 
 def to_client(content: Any) -> str | list[Part]:
-    """Returns stored content in the protocol's form. Parts for which it has no form are left out."""
+    """Returns stored content in the protocol's format. Parts that the protocol cannot represent are left out."""
     if not isinstance(content, list | tuple):
         return content if isinstance(content, str) else ""
     return [part for part in map(_to_client, content) if part is not None]
 
 
 def to_stored(content: str | Sequence[Mapping[str, Any]]) -> str | list[Part]:
-    """Returns a client's content as it is stored. A part that no model accepts in that form is left out, as the
-    protocol demands: it does not fail the run."""
+    """Returns a client's content in the stored format. A part that no model accepts in that form is left out and does
+    not fail the run, as the protocol requires."""
     if isinstance(content, str):
         return content
     return [part for part in map(_to_stored, content) if part is not None]
 
 
 def text_of(content: Any) -> str:
-    """Returns the words of content in either shape."""
+    """Returns the text of content in either format."""
     if not isinstance(content, list | tuple):
         return content if isinstance(content, str) else ""
     texts = (part.get("text") for part in content if isinstance(part, Mapping))

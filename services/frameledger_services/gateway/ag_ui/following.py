@@ -28,7 +28,7 @@ from frameledger_services.store.shown_messages import (
 )
 
 WORDS = frozenset(("LLMTextFrame", "TextFrame", "VisionTextFrame", "LLMThoughtTextFrame"))
-"""The most frequent types of frames; none of them begins a call or writes a message."""
+"""The most frequent types of frames. None of them begins a call or writes a message."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Events, and the version of the conversation that they reach."""
+    """Events, and the version of the conversation after them."""
 
     version: int
     events: Sequence[Event]
@@ -49,7 +49,7 @@ class EventBatch:
 
 
 class FollowedRun:
-    """One run. To be closed."""
+    """Follows one run, until it is closed."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class FollowedRun:
         parent_run_id: str | None = None,
         tools: Collection[str] = (),
     ) -> None:
-        """`tools` are those that the client has: a waiting call of one of them is no interrupt for it, even if a
-        service registered the function. Raises `TooManyFollowersError`."""
+        """`tools` names the functions of the client: a waiting call of one of them is no interrupt, even if a service
+        registered the function. Raises `TooManyFollowersError`."""
         self.thread_id = thread_id
         self.run_id = asked_run.run_id
         self.is_over = False
@@ -68,14 +68,14 @@ class FollowedRun:
 
         self._dependencies = dependencies
         self._tools = frozenset(tools)
-        # An answer to a call is an event of this run, what was said is one of its messages.
+        # An answer to a call is an event of this run; anything else that was said is one of its messages.
         self._begin = asked_run.version - asked_run.is_answer
         self._translation = Translation(
             thread_id, asked_run.run_id, parent_run_id, is_mirror=asked_run.is_mirror
         )
         self._follower = dependencies.hub.follow(thread_id, self._begin)
         self._newest = (0, 0)
-        """Era and position of the newest message that is known."""
+        """Era and position of the newest known message."""
 
     def close(self) -> None:
         """Stop following. A pending `next` returns no events."""
@@ -99,8 +99,8 @@ class FollowedRun:
         return EventBatch(self._begin, self._translation.started(stored))
 
     async def next(self, within: float) -> list[EventBatch]:
-        """Returns the events of the next frames; none after `within` seconds without frames, or if these frames have no
-        events."""
+        """Returns the events of the next frames. Returns none after `within` seconds without frames, or if the frames
+        have no events."""
         chunk = await self._follower.next(within)
         if chunk is None:
             return []
@@ -135,7 +135,7 @@ class FollowedRun:
                 yield EventBatch(frame.version, events)
 
     async def _begun_calls(self, chunk: Chunk) -> Mapping[int, Sequence[BegunCall]]:
-        """The calls of clients that began with these frames, by version."""
+        """Returns the calls of clients that began with these frames, by version."""
         places = [frame.version for frame in chunk.frames if frame.type not in WORDS]
         by_version: dict[int, list[BegunCall]] = {}
         if places:
@@ -144,7 +144,7 @@ class FollowedRun:
         return by_version
 
     async def _written(self, chunk: Chunk) -> Mapping[int, Sequence[WrittenMessage]]:
-        """The messages that were written with these frames, by version."""
+        """Returns the messages that were written with these frames, by version."""
         by_version: dict[int, list[WrittenMessage]] = {}
         if any(frame.type not in WORDS for frame in chunk.frames):
             upto = chunk.frames[-1].version
@@ -154,9 +154,9 @@ class FollowedRun:
         return by_version
 
     async def _goes_on(self, chunk: Chunk) -> bool:
-        """Whether a run is open, or a call that the conversation waits for, or there are more frames meanwhile."""
+        """Whether a run is open, or a call that the conversation waits for, or new frames have arrived."""
         if chunk.head is not None and chunk.head.open_run_id is not None:
-            # This is the case while an answer streams: looking at runs and calls for every piece would take longer.
+            # True while an answer streams: querying its runs and calls for every piece would take longer.
             return True
         goes_on, newest = await self._read(conversation_state.goes_on, self.thread_id)
         return goes_on or newest != chunk.version

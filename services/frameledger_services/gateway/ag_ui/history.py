@@ -1,16 +1,16 @@
 """Finds the new part of a resent history: a client of AG-UI sends all messages each time.
 
-A client has every message under the id that `messages` gave it, and sends everything that it has. So:
+A client knows every message by the id that `messages` gave it, and sends its whole history. So:
 
-1. A message of a known id is that message; one of an unknown id is the next stored one if it says the same (a client
-   that keeps transcripts of its own has ids of its own), and otherwise it is new.
-2. If all that is stored was sent, unchanged, and what is new comes after it, the new is **appended**. Otherwise the
-   history was edited and is **replaced**; the old one stays readable as the former era. What is stored stays as it is,
-   with thoughts that no client has, up to the first difference.
-3. Texts are the same whatever their space, and results of calls however their JSON is written. The last words of the
-   assistant are the same also if the client has only the beginning of them: it hung up while they came.
+1. A message with a known id is that message. A message with an unknown id is the next stored one if it has the same
+   content (a client that keeps its own transcripts has its own ids), and otherwise it is new.
+2. If all stored messages were sent unchanged, and the new ones come after them, the new ones are **appended**.
+   Otherwise the history was edited and is **replaced**; the old one stays readable as the former era. Up to the first
+   difference the stored messages are kept, with thoughts that no client has.
+3. Whitespace in texts and the notation of JSON in results of calls make no difference. The last words of the assistant
+   also match if the client has only their beginning, because it disconnected while they were streamed.
 4. System and developer messages at the head that the client does not send stay: they are an operator's. Results of
-   calls in the background, and what was said because of them, may have come since the client was here: they stay.
+   background calls, and what was said because of them, stay too: they may have arrived after the client disconnected.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ INSTRUCTIONS = ("system", "developer")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to publish so that the conversation is the one that was sent."""
+    """What to publish so that the conversation equals the sent one."""
 
     kind: Literal["append", "replace"]
     messages: list[dict[str, Any]]
-    """The appended messages, which may be none, or the whole new history; in stored form."""
+    """The messages to append, which may be none; or the whole new history. In the stored format."""
 
     ids: list[str | None]
-    """The id that the client has for each; None for a message that it does not see."""
+    """The client's id of each message; None for one that it does not see."""
 
 
 def plan(stored: Sequence[ShownMessage], sent: Sequence[Message], facts: Collection[str] = ()) -> Plan:
-    """Returns the plan; see the module. `facts` are the ids of calls that a client answered."""
+    """Returns the plan by the rules of this module. `facts` has the ids of calls that a client answered."""
     return _Comparison(stored, sent, facts).plan()
 
 
 def as_stored(message: Message) -> dict[str, Any]:
-    """Returns a client's message as it is stored."""
+    """Returns a client's message in the stored format."""
     content = message.content if isinstance(message.content, str | list) else ""
     fields: dict[str, Any] = {"role": message.role}
     if message.name is not None:
@@ -86,10 +86,10 @@ class _Comparison:
         answers = [number for number, one in enumerate(self._shown) if one["role"] == "assistant"]
         self._last_answer = answers[-1] if answers else None
         self._needed: list[int] = []
-        """The numbers of the shown messages that may not be missing."""
+        """The numbers of the shown messages that the client must have."""
 
         self._left: defaultdict[str, list[int]] = defaultdict(list)
-        """Those of the others, by the calls that they are of."""
+        """The numbers of the others, by their calls."""
 
         for number, message in enumerate(self._shown):
             if self._may_be_missing(number):
@@ -97,7 +97,7 @@ class _Comparison:
             else:
                 self._needed.append(number)
         self._matches: list[int | None] = []
-        """For each sent message, the number of the shown message that it is; None for a new one."""
+        """For each sent message, the number of the matching shown message; None for a new one."""
 
     def plan(self) -> Plan:
         self._match()
@@ -124,14 +124,14 @@ class _Comparison:
             self._matches.append(match)
 
     def _next(self, place: int, sent: Mapping[str, Any]) -> list[int]:
-        """Returns the numbers of the shown messages that a sent one may be: the first from `place` on that may not be
-        missing, and the first before that of its call."""
+        """Returns the numbers of the shown messages that may match a sent one: the first from `place` on that the
+        client must have, and the first of the same call before that one."""
         end = _first(self._needed, place, len(self._shown))
         left = _first(self._left.get(sent.get("toolCallId") or "", ()), place, end)
         return [number for number in sorted({min(left, end), end}) if number < len(self._shown)]
 
     def _head(self) -> int:
-        """Returns how many shown messages at the beginning are instructions that were not sent, and so are an
+        """Returns the number of shown messages at the beginning that are instructions and were not sent, and so are an
         operator's."""
         sent_ids, sent_texts = {one.id for one in self._sent}, {_text(_view(one)) for one in self._sent}
         for number, message in enumerate(self._shown):
@@ -141,8 +141,8 @@ class _Comparison:
         return len(self._shown)
 
     def _missing(self) -> bool:
-        """Whether the client left out a message that it had been sent. Reports of background calls at the end, and what
-        follows them, may have come since."""
+        """Whether the client left out a message that it had received. Reports of background calls at the end, and what
+        follows them, may be newer."""
         matched = set(self._matches)
         shown = range(self._head(), len(self._shown))
         missing = [n for n in shown if n not in matched and not self._may_be_missing(n)]
@@ -152,7 +152,8 @@ class _Comparison:
         return not (is_tail and self._is_report(missing[0]))
 
     def _may_be_missing(self, number: int) -> bool:
-        """Whether it is the result of a call that was cancelled because its client left it: no client was sent that."""
+        """Whether it is the result of a call that was cancelled because its client abandoned it: no client received
+        that."""
         message = self._shown[number]
         return message["role"] == "tool" and message.get("content") == CANCELLED
 
@@ -174,13 +175,13 @@ class _Comparison:
         )
 
     def _is_fact(self, shown: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
-        """Whether both are the result of one call that a client answered. Then the stored one counts, whatever was
-        sent."""
+        """Whether both are the result of the same call, which a client answered. Then the stored one counts, whatever
+        was sent."""
         call = shown.get("toolCallId")
         return call is not None and call == sent.get("toolCallId") and call in self._facts
 
     def _replaced(self) -> Plan:
-        """Returns the plan with what is stored up to the first difference, followed by what was sent."""
+        """Returns the plan with the stored messages up to the first difference, followed by the sent ones."""
         same, shown = 0, self._head()
         for match in self._matches:
             if match is None or not all(map(self._may_be_missing, range(shown, match))) or match < shown:
@@ -233,6 +234,6 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def _first(numbers: Sequence[int], begin: int, otherwise: int) -> int:
-    """Returns the first of the numbers, which ascend, from `begin` on."""
+    """Returns the first of the ascending numbers that is at least `begin`, else `otherwise`."""
     place = bisect_left(numbers, begin)
     return numbers[place] if place < len(numbers) else otherwise

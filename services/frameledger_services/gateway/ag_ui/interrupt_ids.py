@@ -6,7 +6,7 @@ import re
 
 
 def interrupt_id(tool_call_id: str, requested_version: int) -> str:
-    """Returns the id of the interrupt of a call. It is unique, also if a model reuses the call's id."""
+    """Returns the id of the interrupt of a call. It is unique even if a model reuses the call's id."""
     return f"{tool_call_id}@{requested_version}"
 
 
@@ -14,6 +14,7 @@ _INTERRUPT = re.compile(r"(?s)(.+)@(\d{1,18})", re.ASCII)
 
 
 def call_of_interrupt(interrupt: str) -> tuple[str, int] | None:
-    """Returns the id of the interrupt's call and the version that requested it; None for the id of no interrupt."""
+    """Returns the id of the interrupt's call and the version that requested it, or None if it is not an interrupt's
+    id."""
     match = _INTERRUPT.fullmatch(interrupt)
     return None if match is None else (match[1], int(match[2]))

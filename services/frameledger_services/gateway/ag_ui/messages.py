@@ -1,11 +1,11 @@
-"""Stored messages as a client of AG-UI sees them, and what it sends as messages to be stored.
+"""Converts stored messages to those that a client of AG-UI sees, each with an id.
 
-A message has one id for as long as it is there: the one that its client gave it, that of the run that said it, that of
-the call that it makes or answers, or else its place. So what streamed under an id is stored under that id, and the
-client that sends its history again names what is stored.
+A message keeps one id: that of the client that sent it, of the run that said it, or of the call that it makes or
+answers, and otherwise its place. So text has the same id while it streams and when it is stored, and a client that
+resends its history names the stored messages.
 
-Thoughts, which only their provider reads and clients keep themselves, are not shown; nor is the tool message of a call
-that has no result yet: for the protocol such a call is just not answered.
+Thoughts are not shown, since only their provider reads them and clients keep them by themselves. Nor is the tool
+message of a call without a result: in the protocol such a call is simply not answered.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ SHOWN_ROLES = frozenset(("user", "system", "developer", "assistant", "tool"))
 
 
 def nth(name: str, number: int) -> str:
-    """Returns the name of the first, second ... of those that share one."""
+    """Returns a unique name for number `number`, from 1, of those with the same name."""
     return name if number == 1 else f"{name}~{number}"
 
 
 def call_of_name(name: str) -> str:
-    """Returns the id of the call that a client knows by this name, unless it is the name itself."""
+    """Returns the id of the call that a client knows by this name: the name without its number."""
     call, mark, number = name.rpartition("~")
     return call if mark and number.isascii() and number.isdigit() else name
 
@@ -48,40 +48,40 @@ def result_message_id(name: str) -> str:
 
 
 class CallNames:
-    """The ids under which a client knows calls, and which calls are open. A provider may reuse the id of a settled call
-    (R3.1); an id of the protocol belongs to one call for ever."""
+    """The ids by which a client knows calls, and which calls are open. A provider may reuse the id of a settled call
+    (R3.1), but in the protocol an id always belongs to one call."""
 
     def __init__(self) -> None:
         self._count: Counter[str] = Counter()
         self._open: dict[str, tuple[str, bool]] = {}
-        """Of each open call its name, and whether it is synchronous."""
+        """The name of each open call, and whether it is synchronous."""
 
     def note_call(self, tool_call_id: str) -> str:
-        """Note a call that a message makes. Returns its name."""
+        """Register a call that a message makes. Returns its name."""
         self._count[tool_call_id] += 1
         return nth(tool_call_id, self._count[tool_call_id])
 
     def name(self, tool_call_id: str) -> str:
-        """Returns the name of the open call of this id, or of the latest one."""
+        """Returns the name of the open call with this id, or of the latest one."""
         if tool_call_id in self._open:
             return self._open[tool_call_id][0]
         return nth(tool_call_id, max(1, self._count[tool_call_id]))
 
     def open(self, tool_call_id: str, synchronous: bool) -> None:
-        """Note that the latest call of this id is in progress."""
+        """Mark the latest call with this id as in progress."""
         self._open[tool_call_id] = (nth(tool_call_id, self._count[tool_call_id]), synchronous)
 
     def is_open(self, tool_call_id: str) -> bool:
-        """Returns whether a call of this id is open."""
+        """Returns whether a call with this id is open."""
         return tool_call_id in self._open
 
     def synchronous_name(self, tool_call_id: str) -> str | None:
-        """Returns the name of the open call of this id, None if it runs in the background or none is open."""
+        """Returns the name of the open call with this id, or None if it runs in the background or none is open."""
         name, synchronous = self._open.get(tool_call_id, (None, False))
         return name if synchronous else None
 
     def settle(self, tool_call_id: str) -> None:
-        """Note that the call of this id is over."""
+        """Mark the call with this id as settled."""
         self._open.pop(tool_call_id, None)
 
 
@@ -120,7 +120,7 @@ def _candidates(stored: ShownMessage, preferred_id: str | None) -> Iterable[str]
 def _shown(
     stored: ShownMessage, before: Mapping[str, Any], calls: CallNames, texts: Counter[str]
 ) -> tuple[str | None, Message | None]:
-    """The id that a message should have, if one follows from what it is, and the message; None for one that is not
+    """Returns the preferred id of a message, if one follows from its content, and the message, or None if it is not
     shown."""
     message = stored.message
     role, content = message.get("role"), message.get("content")
@@ -172,7 +172,7 @@ def _of_tool(
     shown = {"role": "tool", "toolCallId": name, "content": content}
     call_ids = [one["id"] for one in map(_call, _list(before.get("tool_calls"))) if one is not None]
     if call_ids != [tool_call_id]:
-        # Not where the fold writes it: a client brought it, and it does not concern an open call.
+        # Not where the fold writes it: a client sent it, and it says nothing about an open call.
         return None, shown
     if content == IN_PROGRESS:
         calls.open(tool_call_id, synchronous=True)

@@ -1,4 +1,4 @@
-"""Which runs have a connected client, and what happens to a run whose client disconnects before its end."""
+"""Tracks which runs have a connected client, and interrupts a run whose client disconnects before its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from frameledger_services.gateway.shared_marks import Mark, SharedMarks
 from frameledger_services.store import client_requests, conversation_state
 
 Kind = Literal["followed", "left"]
-"""A client follows the run; its client has left it and may come back."""
+"""Either a client follows the run, or its client has left and may come back."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -35,15 +35,15 @@ class Presence:
         self._absent: dict[str, tuple[asyncio.Task[None], str, str]] = {}
 
     def followed(self, thread_id: str, run_id: str) -> None:
-        """Note that a client follows this run of a conversation."""
+        """Called when a client begins to follow this run of a conversation."""
         self._streams[thread_id] += 1
         self._marks.add("ag_ui", "followed", thread_id, run_id)
         self._wait_no_more(thread_id)
 
     def ended(self, thread_id: str, run_id: str, source: str | None, has_left: bool) -> None:
-        """Note that a client follows no longer. If it `has_left` before the end of the run, and no other client of this
-        process follows the conversation, the run is interrupted after a while. It is not interrupted if `source` is
-        None: the client's token does not permit that, or another program started the run."""
+        """Called when a client stops following. If it `has_left` before the end of the run, and no other client of this
+        process follows the conversation, the run is interrupted after a while. It is not if `source` is None: the
+        client's token does not permit that, or another program started the run."""
         self._marks.remove("ag_ui", "followed", thread_id, run_id)
         self._streams[thread_id] -= 1
         if self._streams[thread_id] > 0:
@@ -55,21 +55,21 @@ class Presence:
             self._marks.add("ag_ui", "left", thread_id, run_id)
 
     async def asks(self, thread_id: str, run_id: str) -> None:
-        """Note that a client asks for a run. Another run, which a client of this process has left, is interrupted now,
-        and not only after a while. If the interruption cannot be published, the next request or the end of the wait
+        """Called when a client requests a run. Another run that a client of this process has left is interrupted at
+        once instead of after a while. If the interruption cannot be published, the next request or the end of the wait
         interrupts that run."""
         absent = self._absent.get(thread_id)
         if absent is None or absent[1] == run_id:
             return
         _, left, source = absent
         await self._interrupt(thread_id, left, source)
-        # Meanwhile the wait may have ended, and a client may have left another run.
+        # The wait may have ended in the meantime, and a client may have left another run.
         if self._absent.get(thread_id) is absent:
             self._wait_no_more(thread_id)
 
     async def asks_again(self, thread_id: str, run_id: str, source: str) -> None:
-        """Note that a client still requests a run, and waits because another one is in progress. That one is
-        interrupted if its client has left it, also if that was a client of another gateway, or left only now."""
+        """Called while a client's request waits because another run is in progress. That run is interrupted if its
+        client has left, even if it was a client of another gateway, or left only now."""
         await self.asks(thread_id, run_id)
         last_run = await self._dependencies.database.read(client_requests.last_asked_run, thread_id)
         if last_run is None or last_run.run_id == run_id:
@@ -79,11 +79,11 @@ class Presence:
 
     @contextmanager
     def held(self, thread_id: str, run_id: str) -> Iterator[None]:
-        """Do not interrupt this run for lack of a client within the block, in which a client comes back to it. If it
-        does not follow the run by the end of the block, it counts as having left again."""
+        """Keeps this run from being interrupted during the block, in which a client comes back to it. If no client
+        follows the run when the block ends, its client counts as having left again."""
         absent = self._absent.get(thread_id)
         if absent is None or absent[1] != run_id:
-            # It may be another gateway that waits for the client.
+            # Another gateway may be the one that waits for the client.
             self._marks.add("ag_ui", "followed", thread_id, run_id)
             try:
                 yield
@@ -104,7 +104,7 @@ class Presence:
                 return
         self._wait_no_more(thread_id)
         try:
-            # Of several gateways that a client has left, the last one interrupts: each removes its own mark first.
+            # If a client has left several gateways, the last one interrupts: each removes its own mark first.
             if not await self._kinds(thread_id, run_id):
                 await self._interrupt(thread_id, run_id, source)
         except FrameledgerError as error:
@@ -120,12 +120,12 @@ class Presence:
             task.cancel()
 
     async def _kinds(self, thread_id: str, run_id: str) -> set[Kind]:
-        """Returns how a run is marked, by any gateway. Raises `DatabaseError`."""
+        """Returns the marks of a run, set by any gateway. Raises `DatabaseError`."""
         marks: dict[Mark, Kind] = {("ag_ui", kind, thread_id, run_id): kind for kind in KINDS}
         return {marks[one] for one in await self._marks.found(marks)}
 
     async def _interrupt(self, thread_id: str, run_id: str, source: str) -> None:
-        """Interrupt a run if it is still the one in progress. Interrupting it several times publishes one frame."""
+        """Interrupt a run if it is still in progress. Repeated interruptions of one run count once."""
         goes_on, _ = await self._dependencies.database.read(conversation_state.goes_on, thread_id)
         last_run = await self._dependencies.database.read(client_requests.last_asked_run, thread_id)
         if goes_on and last_run is not None and last_run.run_id == run_id:

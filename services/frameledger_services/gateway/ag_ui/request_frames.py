@@ -1,6 +1,6 @@
-"""The frames of one request: what is new in its history, the client's functions, and what settles calls.
+"""Makes the frames of one request: the new part of its history, the client's functions, and settlements of calls.
 
-Ids of frames follow from the run's id and what they say, so that the same request again counts once.
+The ids of the frames are derived from the run's id and their content, so a repeated request counts once.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class RequestFrames:
     run_request: RunInput
 
     brought: Sequence[dict[str, Any]]
-    """The client's own functions, as they are stored."""
+    """The client's own functions, in the stored format."""
 
     def tools(self, thread: Thread) -> AnyFrame | None:
-        """Returns the frame that gives the conversation the client's functions; None if it has them, or is new: then it
-        has them from its first frame on."""
+        """Returns the frame that gives the conversation the client's functions. Returns None if it has them, or is new:
+        the first frame of a new conversation has them."""
         tools = client_tools.beside(thread.tools, self.brought) if thread.version else None
         if tools is None:
             return None
@@ -51,7 +51,7 @@ class RequestFrames:
         return LLMSetToolsFrame(id=self.frame_id(f"tools {thread.version}"), tools=tuple(tools))
 
     def cancellation(self, call: WaitingCall) -> AnyFrame:
-        """Returns the frame that cancels a call which the client leaves behind."""
+        """Returns the frame that cancels a call that the client abandons."""
         return FunctionCallCancelFrame(
             **self._about_call(f"leave {call.tool_call_id} {call.requested_version}", call)
         )
@@ -64,12 +64,12 @@ class RequestFrames:
         return FunctionCallResultFrame(**about, result=entry.payload)
 
     def result(self, message: Message, call: WaitingCall) -> AnyFrame:
-        """Returns the result of a call that a tool message brings."""
+        """Returns the frame with the result in a tool message."""
         about = self._about_answer(of_message(message), call, message_ids=[message.id])
         return FunctionCallResultFrame(**about, result=answers.result(message))
 
     def opening(self, thread: Thread, plan: Plan, what: str, served: Sequence[dict[str, Any]]) -> AnyFrame:
-        """Returns the first frame of a new conversation, with these functions of services and the client's own."""
+        """Returns the first frame of a new conversation, with the functions in `served` and the client's own."""
         messages, about = self._new(thread, plan, what)
         tools = client_tools.beside(served, self.brought) or served
         return LLMContextFrame.model_validate(
@@ -77,7 +77,7 @@ class RequestFrames:
         )
 
     def question(self, thread: Thread, plan: Plan, what: str) -> AnyFrame:
-        """Returns the frame that says what is new, and asks for an answer."""
+        """Returns the frame with the new messages, which asks for an answer."""
         messages, about = self._new(thread, plan, what)
         if plan.kind == "replace":
             return LLMMessagesUpdateFrame(messages=tuple(messages), run_llm=True, **about)
@@ -86,7 +86,7 @@ class RequestFrames:
         return LLMMessagesAppendFrame(messages=tuple(messages), run_llm=True, **about)
 
     def frame_id(self, what: str) -> str:
-        """Returns the id of the frame that says `what` of this run."""
+        """Returns the id of the frame of this run that is named `what`."""
         return str(uuid5(FRAME_IDS, f"{self.run_request.thread_id}\n{self.run_request.run_id}\n{what}"))
 
     def _new(self, thread: Thread, plan: Plan, what: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -94,8 +94,8 @@ class RequestFrames:
         return messages, {"id": self.frame_id(what), "metadata": self._metadata(message_ids=ids)}
 
     def with_context(self, thread: Thread, plan: Plan) -> tuple[list[dict[str, Any]], list[str | None]]:
-        """Returns what is new, and the ids of its messages. What the application wants the model to know is put before
-        the last of them, unless the conversation has it."""
+        """Returns the new messages and their ids. The context that the application gives the model is inserted before
+        the last of them, unless the conversation already has it."""
         entries = self.run_request.context or ()
         text = "\n".join(["The application says:", *(f"- {one.description}: {one.value}" for one in entries)])
         known = [*plan.messages, *(one.message for one in thread.messages if plan.kind == "append")]
@@ -104,7 +104,7 @@ class RequestFrames:
         message = {"role": "developer", "content": text}
         place = max(0, len(plan.messages) - 1)
         if plan.messages and plan.messages[-1]["role"] == "tool":
-            # Nothing may come between a call and its result.
+            # Nothing may stand between a call and its result.
             place += 1
         return (
             [*plan.messages[:place], message, *plan.messages[place:]],
@@ -130,10 +130,10 @@ class RequestFrames:
 
 
 def of_entry(entry: Resume) -> str:
-    """Returns what the frame of an answer says (`frame_id`): the same however often the run is asked for."""
+    """Returns the name of an answer's frame (`frame_id`), which is the same for each repetition of the request."""
     return f"resume {entry.interrupt_id}"
 
 
 def of_message(message: Message) -> str:
-    """Returns what the frame of a result says (`frame_id`)."""
+    """Returns the name of a result's frame (`frame_id`)."""
     return f"answer {message.tool_call_id}"

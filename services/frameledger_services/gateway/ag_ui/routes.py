@@ -1,5 +1,6 @@
-"""`POST /v1/ag-ui` runs a conversation for a front end, `GET /v1/ag-ui/{id}` returns to its run. Without the setting
-`gateway_ag_ui` both answer 404, and name the setting.
+"""`POST /v1/ag-ui` runs a conversation for a front end, and `GET /v1/ag-ui/{id}` reconnects to its run.
+
+Without the setting `gateway_ag_ui` they answer 404, which names the setting.
 """
 
 from __future__ import annotations
@@ -101,11 +102,11 @@ class ClientRuns:
     async def run(self, request: Request) -> Response:
         """Answer a client that runs a conversation."""
         _check(self._dependencies, request)
-        # In a thread: the body may have megabytes, and functions whose schemas take seconds to check.
+        # In a thread: the body may have megabytes, and the schemas of its functions may take seconds to check.
         run_request = await asyncio.to_thread(run_input.read, await body.read_bytes(request, body.JSON_TYPES))
         _check_thread(request, run_request.thread_id)
         tools = await asyncio.to_thread(brought, run_request) if run_request.tools else ()
-        # Before anything is published: without room for a follower the run could not be sent.
+        # Checked before anything is published: without a free slot for a follower the run could not be sent.
         self._dependencies.hub.check_room()
         presence, thread_id, run_id = self._presence, run_request.thread_id, run_request.run_id
         await presence.asks(thread_id, run_id)
@@ -118,7 +119,7 @@ class ClientRuns:
             return await self._stream(request, thread_id, asked_run, run_request.parent_run_id, names)
 
     async def reconnect(self, request: Request) -> Response:
-        """Answer a client that returns to its run."""
+        """Answer a client that reconnects to its run."""
         _check(self._dependencies, request)
         context_id, last = parameters.context_id(request), LAST.of(request)
         last_run = await self._dependencies.database.read(client_requests.last_asked_run, context_id)
@@ -158,13 +159,14 @@ _EVENTS: dict[str, Any] = {
 
 
 def source_of_stop(request: Request, asked_run: AskedRun) -> str | None:
-    """Returns the publisher of the interruption if this client leaves the run; None if it may not stop it."""
+    """Returns the source of the interruption that is published if this client leaves the run, or None if it may not
+    stop the run."""
     may_stop = asked_run.by_client and "append" in caller.of(request.scope).scopes
     return source_of(request) if may_stop else None
 
 
 def brought(run_request: RunInput) -> Sequence[dict[str, Any]]:
-    """The client's own functions, as the log has them. Raises `bad-parameter`."""
+    """Returns the client's own functions in the form of the log. Raises `bad-parameter`."""
     return client_tools.brought(
         client_tools.Definition(one.name, one.description, one.parameters) for one in run_request.tools or ()
     )

@@ -1,6 +1,6 @@
 """The request of a client: the fields of `RunAgentInput` that are used.
 
-Fields that the protocol does not describe are ignored, because a newer client may send them; a described field with an
+Fields that the protocol does not describe are ignored, since a newer client may send them. A described field with an
 invalid value is refused before the run begins.
 """
 
@@ -16,7 +16,8 @@ from frameledger_services.gateway.problems import ProblemError
 
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 Key = Annotated[str, Field(pattern=r"^[^\x00]*$")]
-"""Neither contains half a character: they are searched in the database."""
+"""Both are searched for in the database, so they have no NUL, and no half of a character: pydantic refuses one where a
+pattern is given."""
 
 
 class _Input(BaseModel):
@@ -24,7 +25,7 @@ class _Input(BaseModel):
 
 
 class Function(_Input):
-    """The function of a call."""
+    """The function of a call, and its arguments."""
 
     name: str
     arguments: str
@@ -39,7 +40,7 @@ class SentCall(_Input):
 
 
 class Message(_Input):
-    """A message of any role; which fields it has depends on that."""
+    """A message of any role, on which its fields depend."""
 
     id: str
     role: Literal["developer", "system", "assistant", "user", "tool", "activity", "reasoning"]
@@ -51,7 +52,7 @@ class Message(_Input):
 
 
 class Tool(_Input):
-    """A function that the client has; whether it can be offered to a model is checked later (`client_tools`)."""
+    """A function of the client. Whether it can be offered to a model is checked later (`client_tools`)."""
 
     name: str
     description: str | None = None
@@ -59,7 +60,7 @@ class Tool(_Input):
 
 
 class Context(_Input):
-    """Something that the model has to know."""
+    """Something that the model should know."""
 
     description: str
     value: str
@@ -88,14 +89,14 @@ class RunInput(_Input):
 
     @property
     def conversation(self) -> list[Message]:
-        """Its messages, except those that are only for the client."""
+        """The messages, without those that are only for the client."""
         return [one for one in self.messages if one.role not in ("activity", "reasoning")]
 
 
 def read(body: bytes) -> RunInput:
-    """Returns the request in a body. Raises `bad-parameter`."""
+    """Parse a body. Raises `bad-parameter`."""
     try:
-        # Not pydantic's parser, which refuses half a character: a history may contain one, and we send them too.
+        # Not pydantic's parser, which refuses half a character: a history may have one, and we send them too.
         return RunInput.model_validate(strict_json.loads(body))
     except DecodeError as error:
         raise ProblemError("bad-parameter", f"RunAgentInput: the body: {error}.") from None

@@ -1,7 +1,8 @@
-"""The answer to a client of AG-UI: a run as server-sent events, and what happens to it if the client disconnects.
+"""Streams a run to a client of AG-UI as server-sent events.
 
-The protocol has no word for stopping: a client that stops a run closes its connection, as does one that was cut off. So
-a run without its client continues for a while in which the client may come back, and is then interrupted.
+The protocol has no stop request: a client that stops a run closes its connection, which looks the same as a lost
+connection. So a run continues for a while after its client disconnects, and is interrupted if the client does not come
+back.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class RunStream(Response):
     media_type = EVENT_STREAM
 
     def __init__(self, run: FollowedRun, begin: bytes, ended: Callable[[bool], None]) -> None:
-        """`begin` is sent first. `ended` is called in the end, with whether the client has left before it."""
-        # Not the base's, which would say how long the body is.
+        """`begin` is sent first. `ended` is called at the end, with whether the client left before the run was over."""
+        # The base's constructor is not called: it would set Content-Length.
         self.status_code = 200
         self.background = None
         self.init_headers(HEADERS)
@@ -46,7 +47,7 @@ class RunStream(Response):
             while not self._run.is_over and not self._run.is_closed and not self._is_gone.is_set():
                 await self._step(send)
             if not self._run.is_over and not self._is_gone.is_set():
-                # A body that ended here would be taken for the whole answer.
+                # A body that ended here would be taken for the complete answer.
                 await timed_send.send_piece(send, self._run.let_go().written())
             await timed_send.send_end(send)
         except TimeoutError:
@@ -58,7 +59,7 @@ class RunStream(Response):
             self._ended(has_left)
 
     async def _step(self, send: Send) -> None:
-        """Send the next events, and heartbeats meanwhile."""
+        """Send the next events, and heartbeats while there are none."""
         coming = asyncio.ensure_future(self._run.next(HEARTBEAT_SECONDS))
         disconnect = asyncio.ensure_future(self._is_gone.wait())
         try:

@@ -35,11 +35,11 @@ class StreamedAnswers:
         response is shown only when it is stored."""
 
         self._name = ""
-        """The name of its first message of text: its run's, which has it stored, unless it is not stored under that."""
+        """The id of its first message of text: that of its run, under which it is stored, or a temporary one."""
 
         self._is_unnamed = False
         self._texts: Counter[str] = Counter()
-        """The number of valid messages of text of each run."""
+        """The number of messages of text that count, by run."""
 
     @property
     def has_open_text(self) -> bool:
@@ -47,12 +47,12 @@ class StreamedAnswers:
         return self._text is not None and self._text.streamed.is_begun
 
     def is_open_for(self, run_id: str | None) -> bool:
-        """Returns whether the open response may be of this run; None if a frame names no run."""
+        """Returns whether the open response may belong to this run. `run_id` is None if a frame names no run."""
         return run_id is None or self._answers in (None, run_id) or self._is_unnamed
 
     def may_have_said(self, message: Written) -> bool:
-        """Returns whether a message may be the text that is open. That of a response which names no run may be any
-        text of the assistant: the messages are stated again after it."""
+        """Returns whether a message may be the open text. The text of a response that names no run may be any text of
+        the assistant: the messages are sent again after it."""
         if message.role != "assistant" or message.makes_calls:
             return False
         return self._is_unnamed or (message.run_id is not None and message.run_id == self._answers)
@@ -61,14 +61,14 @@ class StreamedAnswers:
         """Begin a response."""
         yield from self.close()
         if frame.run_id is None:
-            # It may answer a run without saying so: what it says is stored under an id that is not known yet.
+            # It may answer a run without naming it: its text is stored under an id that is not known yet.
             self._answers, self._is_unnamed = f"said-{version}", True
         else:
-            # An earlier attempt is retracted, also one that did not name this run.
+            # An earlier attempt, and a response that did not name this run, are superseded.
             self._copy.is_stale = self._copy.is_stale or frame.run_id in self._texts or self._is_unnamed
             self._answers, self._is_unnamed = frame.run_id, False
             self._texts[frame.run_id] = 0
-        # A mirror keeps what an attempt before had said: that may have the run's name.
+        # A mirror keeps the text of an earlier attempt, which may have the run's id.
         self._name = f"said-{version}" if self._copy.is_told_anew else self._answers
 
     def say(self, frame: TextFrame, *, carries_spaces: bool) -> Iterator[Event]:
@@ -80,12 +80,12 @@ class StreamedAnswers:
         yield from self._text.events(self._text.streamed.add(frame.text, carries_spaces))
 
     def close(self) -> Iterator[Event]:
-        """End the text and the thought that are open."""
+        """End the open text and the open thought."""
         yield from self.close_text()
         yield from self.close_thought()
 
     def close_text(self) -> Iterator[Event]:
-        """End the text that is open: what is said next is another message."""
+        """End the open text. The next text is another message."""
         text, self._text = self._text, None
         self._copy.is_stale = self._copy.is_stale or self._answers is None or self._is_unnamed
         if text is None:
@@ -104,13 +104,13 @@ class StreamedAnswers:
         self._thought = OpenThought(f"thought-{version}")
 
     def think(self, frame: LLMThoughtTextFrame) -> Iterator[Event]:
-        """Add a piece of a thought. One without text, as providers that only sign their thoughts send it, is not
+        """Add a piece of a thought. Providers that only sign their thoughts send pieces without text, which are not
         shown."""
         if self._thought is not None:
             yield from self._thought.events(self._thought.streamed.add(frame.text, carries_spaces=True))
 
     def close_thought(self) -> Iterator[Event]:
-        """End the thought that is open."""
+        """End the open thought."""
         thought, self._thought = self._thought, None
         if thought is None:
             return

@@ -29,7 +29,7 @@ class WaitingCall(Protocol):
 
 
 class BegunCall(Protocol):
-    """A call that began with a frame that is not its own: its client answers it (RA5.client)."""
+    """A call that its client answers (RA5.client): it has no start frame of its own."""
 
     @property
     def tool_call_id(self) -> str: ...
@@ -45,14 +45,14 @@ class StreamedCalls:
     def __init__(self, copy: ClientCopy) -> None:
         self._copy = copy
         self.names = CallNames()
-        """Those that the client knows."""
+        """The names of the calls that the client knows."""
 
     def begin_at_worker(self, frame: FunctionCallInProgressFrame) -> Iterator[Event]:
-        """Tell that a worker has begun a call."""
+        """Returns the events for a call that a worker has begun."""
         if self.names.is_open(frame.tool_call_id):
             return
         if frame.waiting is not None or (frame.call_attempt or 1) > 1:
-            # It may be open since before the messages that the client has.
+            # It may have begun before the messages that the client received.
             self._copy.is_stale = True
             return
         synchronous = frame.cancel_on_interruption
@@ -61,7 +61,7 @@ class StreamedCalls:
     def begin(
         self, tool_call_id: str, function_name: str, arguments: Any, synchronous: bool = True
     ) -> Iterator[Event]:
-        """Tell that a call has begun."""
+        """Returns the events for a call that has begun."""
         if self._copy.is_told_anew:
             self._copy.is_stale = True
             return
@@ -82,12 +82,12 @@ class StreamedCalls:
             yield self._result(name, started["content"])
 
     def settle(self, frame: FunctionCallResultFrame) -> Iterator[Event]:
-        """Tell the result of a call."""
+        """Returns the events for the result of a call."""
         name = self.names.synchronous_name(frame.tool_call_id)
         if frame.properties is None or frame.properties.is_final:
             self.names.settle(frame.tool_call_id)
         if name is None or frame.settled_as == "resolved":
-            # What a call in the background, or a person about an ambiguous one, says is a message of its own.
+            # The report of a background call, and a person's decision on an ambiguous one, are messages of their own.
             self._copy.is_stale = True
             return
         message = call_messages.result(ToolCallId(frame.tool_call_id), frame.result)
@@ -95,7 +95,7 @@ class StreamedCalls:
         self._copy.is_stale = self._copy.is_stale or self._copy.is_told_anew
 
     def cancel(self, frame: FunctionCallCancelFrame) -> Iterator[Event]:
-        """Tell that a call was cancelled."""
+        """Returns the events for a cancelled call."""
         name = self.names.synchronous_name(frame.tool_call_id)
         self.names.settle(frame.tool_call_id)
         if name is None:
@@ -114,7 +114,7 @@ class StreamedCalls:
         }
 
     def interrupt(self, call: WaitingCall) -> Event:
-        """Returns a call that waits, as what the run needs from outside."""
+        """Returns a waiting call as an interrupt of the run."""
         waits: Event = {
             "id": interrupt_id(call.tool_call_id, call.requested_version),
             "reason": "tool_call",

@@ -1,7 +1,7 @@
-"""Text of a response as it streams: pieces in, deltas out that together are the message that will be stored.
+"""Text of a response while it streams: pieces in, deltas out, which together are the message that will be stored.
 
-What is stored is trimmed, has the spaces of R2.2 at its seams, and no half of a character (`evolve.text`). So space at
-an end, and a half that may still meet its other half, are held back until it is known what follows.
+The stored text is trimmed, has the spaces of R2.2 at its seams, and no half of a character (`evolve.text`). So space at
+an end, and a half whose other half may still come, are held back until the next piece.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from frameledger.surrogates import is_first_half
 
 
 class StreamedText:
-    """One text. `is_begun` once it has more than whitespace."""
+    """One text. `is_begun` is true once it has more than whitespace."""
 
     def __init__(self) -> None:
         self._last: Text | None = None
@@ -19,11 +19,11 @@ class StreamedText:
         self.is_begun = False
 
     def add(self, piece: str, carries_spaces: bool) -> str:
-        """Take the next piece. Returns the part of the text that is now certain and was not returned before."""
+        """Take the next piece. Returns the text that is certain now and was not returned before."""
         after = plus(self._last, piece, carries_spaces)
         if after is None or after is self._last:
             return ""
-        # Only the last piece decides on a seam.
+        # Only the last piece decides whether a seam gets a space.
         self._last = Text(None, after.piece, carries_spaces, after.length)
         held = self._held + after.piece
         if not self.is_begun:
@@ -35,7 +35,7 @@ class StreamedText:
         return self._certain(whole(held[:end]))
 
     def end(self) -> str:
-        """Returns the rest, when nothing follows."""
+        """Returns the rest of the text. Nothing follows it."""
         left, self._held = whole(self._held).rstrip(), ""
         return self._certain(left)
 

@@ -1,10 +1,10 @@
 """Frames as events of AG-UI: a fold without IO, one for each run of a client.
 
-It shows what frames do to the conversation, so it depends on their outcomes: a frame that was not applied has no event.
-Text streams before it is stored, under the id that its message will have (`messages`), and a call is shown when it is
-in progress, since that is when the conversation has it. Where frames change messages in a way that the protocol has no
-event for (an attempt is taken back, somebody else says something, the history is replaced), the messages have to be
-stated again: `is_stale` says so, once no text is open, and `restated` makes the event if it says anything new.
+Events show the effect of frames on the conversation, so a frame that was not applied has none. Text streams before it
+is stored, under the id that its message will have (`messages`). A call is shown when it is in progress, since the
+conversation has it only then. If frames change messages in a way for which the protocol has no event (an attempt is
+superseded, another client says something, the history is replaced), all messages are sent again: `is_stale` is true
+once no text is open, and `restated` returns the event unless the client has just received the same.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ QUIET = frozenset(
         "BotStoppedSpeakingFrame",
     )
 )
-"""Types of frames that have no event: before them the messages need not be stated."""
+"""Types of frames without events. The messages need not be sent again before them."""
 
 
 class Translation:
@@ -60,7 +60,7 @@ class Translation:
     def __init__(
         self, thread_id: str, run_id: str, parent_run_id: str | None = None, *, is_mirror: bool = False
     ) -> None:
-        """`is_mirror`: text and calls are not what is stored (RA5.mirror)."""
+        """With `is_mirror` the streamed texts and calls are not those that are stored (RA5.mirror)."""
         self._of_run = {"threadId": thread_id, "runId": run_id}
         self._parent_run_id = parent_run_id
         # The streamed text of a mirror is not what is stored.
@@ -68,11 +68,11 @@ class Translation:
         self._answers = StreamedAnswers(self._copy)
         self._calls = StreamedCalls(self._copy)
         self._stated: list[Event] | None = None
-        """The messages that were stated last; None once other events were returned since."""
+        """The messages that were sent last as a whole; None once other events were returned after them."""
 
         self._usage = RunUsage()
         self._cause: tuple[str, str] | None = None
-        """What went wrong last in the run of ours that is open."""
+        """The latest error of our open run."""
 
         self._error: tuple[str, str] | None = None
         """Why that run failed."""
@@ -80,15 +80,16 @@ class Translation:
         self._was_stopped = False
 
     def started(self, messages: Sequence[ShownMessage]) -> list[Event]:
-        """Returns the events that open the run; `messages` are those of the conversation before its first frame."""
+        """Returns the events that open the run. `messages` are those of the conversation before the run's first
+        frame."""
         started: Event = {"type": "RUN_STARTED", **self._of_run, "protocolVersion": PROTOCOL_VERSION}
         if self._parent_run_id is not None:
             started["parentRunId"] = self._parent_run_id
         return [started, *self.restated(messages)]
 
     def restated(self, messages: Sequence[ShownMessage]) -> list[Event]:
-        """Returns the event that states the messages, none if the client has just been told the same; these are the
-        conversation's after the last frame that was taken."""
+        """Returns the event with all messages, or none if the client has just received the same. `messages` are those
+        of the conversation after the last frame that was taken."""
         self._copy.is_stale = False
         before = self._stated
         self._stated, self._calls.names = shown(messages)
@@ -96,7 +97,7 @@ class Translation:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the client has other messages than the conversation, and can be told the right ones now."""
+        """Whether the client's messages differ from those of the conversation, and can be replaced now."""
         return self._copy.is_stale and not self._answers.has_open_text
 
     def take(
@@ -108,12 +109,12 @@ class Translation:
         begun_calls: Sequence[BegunCall] = (),
         written: Sequence[Written] = (),
     ) -> list[Event]:
-        """Returns the events of a stored frame; `begun_calls` are the calls of the client's functions that began with
-        it, `written` the messages that were written with it.
+        """Returns the events of a stored frame. `begun_calls` has the calls of the client's functions that began with
+        it, and `written` the messages that were written with it.
 
-        Text of an answer ends for the client when it is written, whichever frame ended it: that may be another input,
-        which interrupts it (R7.4). Written messages without events of their own were said by others: with this frame,
-        or with an earlier one whose messages were held until the answer was over (R7.5).
+        The text of an answer ends for the client when it is written, whichever frame ended it, such as another input
+        that interrupts it (R7.4). Written messages without events of their own were said by others: with this frame, or
+        with an earlier one whose messages were held until the answer was over (R7.5).
         """
         events: list[Event] = []
         if any(self._answers.may_have_said(message) for message in written):
@@ -134,12 +135,12 @@ class Translation:
         if reason == "place_replaced" and isinstance(
             frame, FunctionCallResultFrame | FunctionCallCancelFrame
         ):
-            # It is settled nevertheless.
+            # It is settled anyway.
             self._calls.names.settle(frame.tool_call_id)
         return []
 
     def finished(self, waiting: Sequence[WaitingCall] = ()) -> list[Event]:
-        """Returns the events that close the run, when nothing of it is open but calls that wait for a person."""
+        """Returns the events that close the run, when nothing of it is open except calls that wait for a person."""
         events = list(self._answers.close())
         if self._error is not None:
             return [*events, *self.failed(*self._error)]
@@ -154,7 +155,7 @@ class Translation:
         ]
 
     def failed(self, message: str, code: str) -> list[Event]:
-        """Returns the event of a run that failed; it closes what is open, too."""
+        """Returns the event of a failed run, which also closes whatever is open."""
         return [{"type": "RUN_ERROR", "message": message, "code": code, **self._usage.field()}]
 
     def _applied(self, version: int, frame: AnyFrame) -> Iterator[Event]:
@@ -247,12 +248,12 @@ class Translation:
 
 
 def _of_events(events: Iterable[Event]) -> Counter[str]:
-    """How many messages these events add to those of the client, by kind."""
+    """Returns the number of messages that these events add to those of the client, by kind."""
     counts = Counter(event["type"] for event in events)
     texts, calls = counts["TEXT_MESSAGE_END"], counts["TOOL_CALL_START"]
     return +Counter({"assistant": texts, "calls": calls, "tool": calls})
 
 
 def _of_messages(written: Iterable[Written]) -> Counter[str]:
-    """How many of these messages a client is shown, by kind."""
+    """Returns the number of these messages that a client is shown, by kind."""
     return Counter("calls" if one.makes_calls else one.role for one in written if one.role in SHOWN_ROLES)

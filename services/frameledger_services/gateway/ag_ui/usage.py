@@ -1,4 +1,4 @@
-"""What the runs of a turn have used, in the protocol's accounting: one entry for each provider and model."""
+"""The usage of the runs of a turn in the protocol's format: one entry for each provider and model."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _COUNTS = {
 }
 
 MOST = 2**53 - 1
-"""A client would read a larger number as another one, so it is left out."""
+"""The largest integer that JSON parsers with doubles read exactly. A larger number is left out."""
 
 
 class RunUsage:
-    """Sums up the usage that the ends of responses report."""
+    """Sums the usage that the ends of responses report."""
 
     def __init__(self) -> None:
         self._used: dict[tuple[str | None, str | None], Counter[str]] = {}
         self._model: tuple[str | None, str | None] = (None, None)
 
     def began(self, frame: LLMFullResponseStartFrame) -> None:
-        """Note which model answers."""
+        """Record which model answers."""
         self._model = (frame.provider, frame.model)
 
     def ended(self, frame: LLMFullResponseEndFrame) -> None:
-        """Add what an answer used."""
+        """Add the usage of an answer."""
         if frame.usage is None:
             return
         used = self._used.setdefault(self._model, Counter())
@@ -41,7 +41,8 @@ class RunUsage:
                 used[theirs] += count
 
     def field(self) -> dict[str, Any]:
-        """Returns the field `usage` of an event; empty if nothing is known. A count that no provider gave is absent."""
+        """Returns the field `usage` of an event, or nothing if no usage is known. A count that no provider gave is
+        absent."""
         entries: list[dict[str, Any]] = []
         for (provider, model), used in self._used.items():
             if not used:

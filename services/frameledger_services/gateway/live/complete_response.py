@@ -1,7 +1,7 @@
-"""A response whose bytes are there, written at once.
+"""Sends a complete response in one write.
 
-uvicorn checks and joins each header of each response. A read of a context sends the same ones each time, so they are
-handed over as bytes, which saves 6 of its 36 us (measured in one process, without sockets).
+uvicorn checks and joins each header of each response. Reads of contexts always send the same headers, so they are
+passed as bytes, which saves 6 of the 36 us of a read (measured in one process, without sockets).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ COMPLETE = "frameledger.complete"
 
 def extension(cycle: RequestResponseCycle) -> dict[object, object]:
     """Returns the extension `COMPLETE` of a request's scope."""
-    # A weak reference, since the cycle has the scope: only the garbage collector would delete both.
+    # A weak reference, since the cycle refers to the scope: only the garbage collector would delete both.
     return {"cycle": weakref.ref(cycle)}
 
 
 def has_sent(scope: Any, head: bytes, body: bytes) -> bool:
-    """Send the response 200 of a request: `head` is its header lines, each with its end, `content-length` among them.
-    The server adds its own.
+    """Send a response with the status 200. `head` has its header lines, each with its line ending, and includes
+    `content-length`. The server adds its own headers.
 
-    Returns False, and has sent nothing, if the response has to be sent by ASGI: to another server, on a connection that
-    closes after it, and to a client that is slow or gone.
+    Returns False, and has sent nothing, if the response has to be sent by ASGI: with another server, on a connection
+    that closes after the response, and to a client that is slow or gone.
     """
     offered = scope.get("extensions", {}).get(COMPLETE)
     cycle: RequestResponseCycle | None = None if offered is None else offered["cycle"]()

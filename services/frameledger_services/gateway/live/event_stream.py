@@ -36,9 +36,9 @@ class EventStream(Response):
     media_type = EVENT_STREAM
 
     def __init__(self, follower: Follower, first: Chunk | None, *, is_patient: bool = False) -> None:
-        """`first` is the chunk that the follower has already received. `is_patient`: the stream continues after an
+        """`first` is the chunk that the follower has already received. With `is_patient` the stream continues after an
         erasure of the conversation."""
-        # Not those of the base class, which include the length of the body.
+        # The base's constructor is not called: it would set Content-Length.
         self.status_code = 200
         self.background = None
         self.init_headers(HEADERS)

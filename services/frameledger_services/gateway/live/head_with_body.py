@@ -1,7 +1,7 @@
-"""One write for the head of a response and its body.
+"""Writes the head of a response together with its body.
 
-uvicorn writes the head and then the body: two system calls, and a client that wakes up for the head only. Here the head
-waits for the next write, at most until the next iteration of the event loop.
+uvicorn writes the head and then the body, which takes two system calls and wakes the client for the head alone. Here
+the head waits for the next write, at most until the next iteration of the event loop.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from weakref import WeakMethod
 
 
 class HeadWithBody:
-    """The transport of one response, as far as uvicorn's cycle uses it: the first write waits for the next one."""
+    """The transport of one response, with the methods that uvicorn's cycle uses. The first write waits for the next
+    one."""
 
     def __init__(
         self,
@@ -20,7 +21,7 @@ class HeadWithBody:
         loop: asyncio.AbstractEventLoop,
         end: WeakMethod[Callable[[], None]],
     ) -> None:
-        """`end` closes the connection; weak, since its object has this one."""
+        """`end` closes the connection. The reference is weak, since its object refers to this one."""
         self._transport = transport
         self._loop = loop
         self._end = end
@@ -28,7 +29,7 @@ class HeadWithBody:
         self._has_begun = False
 
     def write(self, data: bytes) -> None:
-        """Write the data after the waiting data; or let it wait if it is the first."""
+        """Write the data after the waiting data, or let it wait if it is the first."""
         if not self._has_begun:
             self._has_begun = True
             self._head = data
@@ -40,7 +41,7 @@ class HeadWithBody:
             self._transport.write(data)
 
     def write_complete(self, data: bytes) -> None:
-        """Write a head with its body, after which nothing comes."""
+        """Write a head with its complete body."""
         self._has_begun = True
         self._transport.write(data)
 

@@ -85,7 +85,7 @@ class Hub:
         """By the hash of the conversation's id, as in notifications."""
 
         self._due: dict[Follower, None] = {}
-        """Ordered by the time at which they were woken."""
+        """The followers to read for, in the order in which they were woken."""
 
         self._wake = asyncio.Event()
         self._is_needed = asyncio.Event()
@@ -100,8 +100,8 @@ class Hub:
         after: int | None,
         types: Iterable[str] | None = None,
     ) -> Follower:
-        """Returns a follower of a conversation that starts after a version, None for the newest; only of frames of some
-        types if `types` are given.
+        """Returns a follower of a conversation that starts after the version `after`, or after the newest if it is
+        None. With `types` it receives only frames of these types.
 
         Raises `TooManyFollowersError`. After `close` the follower is closed from the beginning.
         """
@@ -156,7 +156,7 @@ class Hub:
             del self._by_conversation[follower.conversation]
 
     def wake(self, follower: Follower) -> None:
-        """Note that there may be frames after the follower's cursor."""
+        """Wake the follower: there may be frames after its cursor."""
         follower.has_news = True
         if follower.is_asking:
             self._due[follower] = None
@@ -266,7 +266,7 @@ class Hub:
 
 
 def assemble(cursor: StreamCursor, reading: StreamReading, *, is_greeted: bool) -> Chunk | None:
-    """Returns the chunk for followers at this cursor; None if there is nothing new for them. Followers that are not
+    """Returns the chunk for followers at this cursor, or None if there is nothing new for them. Followers that are not
     greeted yet get one in any case."""
     head, events = reading.head, []
     newest = 0 if head is None else head.version

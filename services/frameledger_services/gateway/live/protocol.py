@@ -1,25 +1,26 @@
-"""uvicorn's protocol, changed for connections whose other side is slow, unusual or hostile.
+"""uvicorn's protocol, changed for clients that are slow, unusual or hostile.
 
-*Abort.* A server closes a connection when its client has read the buffer; a client that reads nothing would keep
-connection and buffer indefinitely. So a connection can be aborted, and is if its client hardly reads an answer, also
-one that is complete: uvicorn waits for as long as the client keeps its side open.
+*Abort.* A server closes a connection when its client has read the buffer, so a client that reads nothing would keep
+connection and buffer indefinitely. Here a connection can be aborted, and it is if its client hardly reads an answer,
+even a complete one: uvicorn would wait for as long as the client keeps its side open.
 
-*Heads.* The caller is unknown until the head of a request has arrived, so its size and its time are limited: it has to
-be complete when an unused connection would be closed, however often a byte arrives. Fields after the body are ignored.
+*Heads.* A caller is known only after the head of its request, so the size of a head and its duration are limited: it
+has to be complete by the time at which an idle connection would be closed, however often a byte of it arrives. Trailer
+fields are ignored.
 
-*Pipelines.* A client may send requests without waiting for the answers. A few of them are kept: what follows is not
-parsed, and no more is read, until one is answered. So such a client is slowed, and takes no memory. Meanwhile only a
-write notices that it is gone.
+*Pipelines.* A client may send requests without waiting for the answers. A few of them are kept; nothing more is parsed
+or read until one is answered. So such a client is slowed down and takes no memory. Until then only a write notices that
+the client is gone.
 
-*Upgrades.* A request that offers another protocol is still a request of HTTP/1.1. The parser treats what follows such a
-head as the other protocol, and the body of the request would be lost; Java's client offers HTTP/2 by default.
+*Upgrades.* A request that offers another protocol is still a request of HTTP/1.1. The parser takes the bytes after such
+a head for the other protocol, and the body of the request would be lost; Java's client offers HTTP/2 by default.
 
-*Refused bodies.* A request may be answered before its body is there. If the connection were closed then, what the
-client still sends would reset it, and with it the answer that the client has not read yet (RFC 9112, 9.6). So only our
-side is closed, and some of the rest is read and discarded.
+*Refused bodies.* A request may be answered before its body has arrived. If the connection were closed then, the rest of
+the body would reset it, and the client would lose the answer that it has not read yet (RFC 9112, 9.6). So only our side
+is closed, and a limited part of the body is read and discarded.
 
-*Half-closed connections.* A client that has sent its request and closes its side of the connection still reads the
-answer. Responses that watch their client (`receive`) treat it as gone, because a closed connection looks the same.
+*Half-closed connections.* A client that closes its side of the connection after its request still reads the answer.
+Answers that watch their client (`receive`) treat it as gone, because a closed connection looks the same.
 """
 
 from __future__ import annotations
@@ -44,22 +45,24 @@ EXTENSION = "frameledger.abort"
 
 MOST_HEAD_BYTES = 64 * 1024
 """More than browsers, proxies and this gateway's longest paths need. The piece in which a head begins is not counted,
-since it may have the body of the request before."""
+since it may contain the body of the previous request."""
 
 MOST_WAITING = 20
-"""The maximum number of pipelined requests that wait for earlier answers, and beyond it those of the same piece."""
+"""The maximum number of pipelined requests that wait for earlier answers. Those of one piece may exceed it."""
 
 PIECE_BYTES = 2048
-"""What is parsed at once, since the parser cannot be stopped: about a hundred requests without any field."""
+"""The number of bytes that are parsed at once, since the parser cannot be stopped: about a hundred requests without
+fields."""
 
 MOST_PASSED_OVER = 64 * 1024 * 1024
-"""Of the body of a request that was answered, if the connection closes after the answer; for as long as a connection
-without a request stays open. Many clients read no answer before they have sent all."""
+"""The maximum of a body that is discarded after the request was answered, if the connection closes after the answer,
+and for at most as long as an idle connection stays open. Many clients read no answer before they have sent
+everything."""
 
 UNREAD_SECONDS = 45.0
 LEAST_RATE = 1_000
-"""A connection is aborted if its client reads fewer bytes a second than this for so long. Streams, which write at least
-every 15 s and wait 20 s then, notice it before, and count it as slow (`timed_send`)."""
+"""A connection is aborted if its client reads fewer bytes a second than this for that time. Streams, which write at
+least every 15 s and then wait 20 s, notice a slow client earlier, and count it as slow (`timed_send`)."""
 
 _INVALID = "Invalid HTTP request received."
 
@@ -81,7 +84,7 @@ class AbortableProtocol(HttpToolsProtocol):
     _watching: asyncio.TimerHandle | None = None
 
     is_half_closed = False
-    """The client has closed its side, and is being answered."""
+    """Whether the client has closed its side and is still being answered."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called when a client has connected."""
@@ -92,7 +95,7 @@ class AbortableProtocol(HttpToolsProtocol):
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called when the connection is lost."""
+        """Called when the connection is closed or lost."""
         # uvicorn notifies only the newest request; the tasks of earlier ones would never end.
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
@@ -101,7 +104,7 @@ class AbortableProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Called when much of the written data is unread."""
+        """Called when the client has not read much of what was written."""
         super().pause_writing()
         self._watch()
 
@@ -111,7 +114,7 @@ class AbortableProtocol(HttpToolsProtocol):
         self._watch_no_longer()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Called when a connection was idle for some time. It is closed, once the last answer was read."""
+        """Called when a connection was idle for some time. It is closed once the last answer was read."""
         super().timeout_keep_alive_handler()
         self._watch()
 
@@ -122,12 +125,12 @@ class AbortableProtocol(HttpToolsProtocol):
             if self._passed_over > MOST_PASSED_OVER:
                 self.transport.abort()
             return
-        # Not uvicorn's, which stops the time of a head at its first byte.
+        # uvicorn's own handler is not called: it would end the time limit of a head at its first byte.
         self._unparsed += data
         self._parse_on()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Called when the client will send no more. Returns whether it is still answered."""
+        """Called when the client closes its side. Returns whether it is still answered."""
         # None before the first request, whatever uvicorn's type says.
         newest: RequestResponseCycle | None = self.cycle
         if newest is None or newest.response_complete or newest.more_body or self._is_in_head:
@@ -145,9 +148,9 @@ class AbortableProtocol(HttpToolsProtocol):
         self.scope["extensions"] = {EXTENSION: {"abort": self.transport.abort}}
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Called with a field of the head, and with one after the body."""
+        """Called with a header field, or a trailer field."""
         if self._is_in_head:
-            # The parser leaves spaces after a value, which are no part of it.
+            # The parser leaves trailing spaces, which are not part of the value.
             super().on_header(name, value.rstrip(b" \t"))
 
     def on_headers_complete(self) -> None:
@@ -177,16 +180,16 @@ class AbortableProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def _end(self) -> None:
-        """Close the connection after what is being answered."""
+        """Close the connection after the requests that are being answered."""
         if self._running is not None and self._running.response_complete and self._running.more_body:
-            # It is closed like an unused connection, or by its client.
+            # It is closed like an idle one, or by its client.
             self._passed_over = 0
             self.transport.write_eof()
         else:
             self.transport.close()
 
     def _parse_on(self) -> None:
-        """Parse what was read, until enough requests wait. Before all of it is parsed, no more is read."""
+        """Parse what was read, until enough requests wait. Nothing more is read before all of it is parsed."""
         data, self._unparsed = self._unparsed, b""
         for begin in range(0, len(data), PIECE_BYTES):
             if self.transport.is_closing():
@@ -244,13 +247,14 @@ class AbortableProtocol(HttpToolsProtocol):
             send = Unchunked(cycle, send)
         await app(scope, _Receiving(self, receive), send)
         if (self.is_half_closed or self.transport.is_closing()) and not cycle.response_complete:
-            # It was told that its client is gone, or it aborted the connection. uvicorn does not know that, and would
-            # report it as a failure of the app.
+            # The app was told that its client is gone, or aborted the connection. uvicorn does not know that, and would
+            # report a failure of the app.
             cycle.disconnected = True
             cycle.transport.close()
 
     def _parsed(self, data: bytes) -> bytes:
-        """Parse. Returns the data to parse next: those after the head of a request that offers another protocol."""
+        """Parse data. Returns the rest that is still to be parsed: the bytes after the head of a request that offers
+        another protocol."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -259,7 +263,7 @@ class AbortableProtocol(HttpToolsProtocol):
         return b""
 
     def _parse_without_offer(self) -> None:
-        """Parse the head of the request again, as of one that offers nothing."""
+        """Parse the head of the request again, without the offer of another protocol."""
         method, version = self.parser.get_method(), self.parser.get_http_version()
         if method == b"CONNECT":
             raise httptools.HttpParserError("nobody is connected elsewhere")
@@ -271,20 +275,20 @@ class AbortableProtocol(HttpToolsProtocol):
             if name != b"upgrade":
                 head.append(b"%s: %s\r\n" % (name, value))
         self.parser = httptools.HttpRequestParser(self)
-        # As uvicorn's; httptools before 0.6.3 has none.
+        # Like uvicorn's; httptools before 0.6.3 has none.
         with suppress(AttributeError):
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self.parser.feed_data(b"".join((*head, b"\r\n")))
 
 
 class _Reading(FlowControl):
-    """uvicorn's flow control, which is asked to read on by each request that is being answered."""
+    """uvicorn's flow control, which each answered request asks to resume reading."""
 
     is_enough = False
-    """Nothing is read on."""
+    """Whether reading stays paused because enough requests wait."""
 
     def resume_reading(self) -> None:
-        """Read on, unless there is enough."""
+        """Resume reading unless enough requests wait."""
         if not self.is_enough:
             super().resume_reading()
 

@@ -23,9 +23,8 @@ HEARTBEAT = b": heartbeat\n\n"
 
 
 def begin(first: Chunk | None) -> bytes:
-    """Returns how a stream with this first chunk begins. For a chunk without an event, an `id` gives the version up to
-    which the client has everything: otherwise a client that requested only new frames would start at a later moment
-    after a reconnect."""
+    """Returns the beginning of a stream with this first chunk. If the chunk has no event, an `id` is sent by itself: a
+    client that asked for frames from now on would otherwise begin at a later "now" after a reconnect."""
     if first is None or first.data:
         return RETRY + b"\n" + (b"" if first is None else first.data)
     return RETRY + b"id: %d\n\n" % first.version

@@ -10,7 +10,7 @@ SEND_SECONDS = 20.0
 
 
 async def send_piece(send: Send, data: bytes) -> None:
-    """Returns when there is room for more. Raises TimeoutError for a client that reads nothing."""
+    """Send data. Returns when there is room for more. Raises TimeoutError for a client that reads nothing."""
     await _send(send, data, more_body=True)
 
 

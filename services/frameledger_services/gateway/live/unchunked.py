@@ -1,6 +1,6 @@
-"""Answers to clients of HTTP/1.0, which know no chunks: a body of unknown length ends with its connection.
+"""Responses to HTTP/1.0 clients, which do not know chunked bodies: a body of unknown length ends with its connection.
 
-uvicorn sends chunks to all clients, and such a client reads their lengths as parts of the body (RFC 9112, 6.1).
+uvicorn sends chunks to all clients, and these clients take the chunk lengths for parts of the body (RFC 9112, 6.1).
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ class Unchunked:
             if not self._has_length:
                 cycle.chunked_encoding = False
         elif not self._has_length:
-            # Each piece is as long as is expected of it.
+            # uvicorn expects that each piece has exactly this length.
             cycle.expected_content_length = len(message.get("body", b""))
         await self._send(message)
