@@ -19,7 +19,8 @@ from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.problems import ProblemError
 
 REVALIDATED = {"Cache-Control": "private, no-cache", "Vary": "Authorization, Cookie, Accept"}
-"""Clients may keep a response, but have to ask before they use it: what is erased is gone from the next response on."""
+"""Clients may store a response, but have to revalidate it before each use: erased content is gone from the next
+response on."""
 
 
 def json_answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -30,29 +31,30 @@ def json_answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | N
 
 
 def json_bytes(value: Any) -> bytes:
-    """Returns a value, also of dataclasses, times and ids, as JSON."""
+    """Returns a value as JSON. It may have dataclasses, times and ids."""
     try:
         return orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
     except TypeError:
-        # Halves of characters, for which UTF-8 has no form and which stay escapes, and integers of any size.
+        # For halves of characters, which stay escapes because UTF-8 cannot encode them, and for integers of any size.
         return json.dumps(value, default=_plain, separators=(",", ":")).encode()
 
 
 def stored_json(body: bytes) -> Response:
-    """Returns JSON that exists as text."""
+    """Returns a response whose JSON is already serialised."""
     return Response(body, media_type=JSON, headers=REVALIDATED)
 
 
 def opened(about: Mapping[str, Any]) -> bytes:
-    """Returns a JSON object without its end, to which members are added that exist as text."""
+    """Returns a JSON object without its end, to which serialised members can be appended."""
     return json_bytes(about)[:-1]
 
 
 def etag(
     version: int, rebuilt: int = 0, parked_version: int | None = None, *, newest: int | None = None
 ) -> str:
-    """Returns the entity tag of a conversation at a version, by default the newest one. Rows that were made anew are
-    another entity. So is an older version once there is a newer one, because the response names the newest."""
+    """Returns the entity tag of a conversation at a version, by default the newest one. A rebuild of the rows changes
+    the tag. The tag of an older version changes with the newest version, because the response names the newest version
+    too."""
     later = "" if newest is None or newest == version else f".n{newest}"
     state = "" if rebuilt == 0 else f".{rebuilt}"
     parked = "" if parked_version is None else f".parked{parked_version}"
@@ -60,7 +62,7 @@ def etag(
 
 
 def is_known(request: Request, tag: str) -> bool:
-    """Returns whether the client has the entity of this tag (`If-None-Match`)."""
+    """Returns whether the client has the entity with this tag (`If-None-Match`)."""
     return is_among(",".join(request.headers.getlist("if-none-match")), tag)
 
 
@@ -70,12 +72,12 @@ def is_among(known: str, tag: str) -> bool:
 
 
 def cursor(*keys: Any) -> str:
-    """Returns the end of a page as text that is opaque to clients."""
+    """Returns the end of a page as a cursor that is opaque to clients."""
     return base64.urlsafe_b64encode(json_bytes(keys)).decode().rstrip("=")
 
 
 def keys_of(written: str, count: int) -> list[Any]:
-    """Returns what `cursor` was given. Raises a problem for text that it did not make."""
+    """Returns the keys that a cursor was made of. Raises `bad-parameter` for any other text."""
     try:
         padded = written + "=" * (-len(written) % 4)
         keys = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -87,7 +89,7 @@ def keys_of(written: str, count: int) -> list[Any]:
 
 
 def next_page(request: Request, **parameters: Any) -> dict[str, str]:
-    """Returns the header that leads to the next page: this address with other parameters."""
+    """Returns the header with the address of the next page: that of this request with other parameters."""
     other_parameters = [
         (name, value) for name, value in request.query_params.multi_items() if name not in parameters
     ]
@@ -106,7 +108,7 @@ def _plain(value: Any) -> Any:
 
 
 def as_file(name: str) -> dict[str, str]:
-    """Returns the header that makes a browser keep an answer as a file of this name (RFC 6266)."""
+    """Returns the header that makes a browser save a response as a file with this name (RFC 6266)."""
     plain = "".join(one if one.isascii() and (one.isalnum() or one in "-_.") else "_" for one in name)
     encoded = quote(name, safe="")
     return {"Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}"}

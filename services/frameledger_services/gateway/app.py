@@ -49,9 +49,9 @@ _log = logs.get_logger("gateway")
 
 
 def create_app(dependencies: Dependencies, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
-    """Returns the app. It has to be wrapped by `security.secured`. `routes` are added to its own."""
+    """Returns the app, which has to be wrapped by `security.secured`. `routes` are added to its own."""
     app = Starlette(middleware=[Middleware(RawPaths), Middleware(NoteRoute)])
-    # No redirect for a path that is nearly right: it would lose what is encoded in it.
+    # No redirects to paths with or without a final slash: they would lose the percent-encoding of the path.
     app.router.redirect_slashes = False
     app.state.dependencies = dependencies
     app.state.outages = Outages()
@@ -125,7 +125,7 @@ async def _wrong_schema(request: Request, error: Exception) -> Response:
 
 
 async def _log_away(request: Request, error: Exception) -> Response:
-    """Kafka does not respond, or did not take a frame of the gateway's own, such as an interruption."""
+    """Answers if Kafka does not respond, or did not accept a frame of the gateway's own, such as an interruption."""
     _note(request, "log-away", str(error))
     if isinstance(error, NotPublishedError):
         problem = append.not_published("log-away", str(error), [one.id for one in error.frames])
@@ -152,7 +152,7 @@ async def _of_starlette(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    """Returns the methods of all routes of a path: the router names those of the first."""
+    """Returns the methods of all routes of a path. The router names only those of the first."""
     methods = set[str]()
     for route in request.app.routes:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:

@@ -42,10 +42,10 @@ FRAMES = f"{PATH}/frames"
 SOURCE = "frameledger/gateway"
 
 KEYS = UUID("6e2c3a5e-6f41-5c3e-9b7d-0d3f3a1c9f52")
-"""The namespace of ids that follow from an `Idempotency-Key`. It never changes."""
+"""The namespace of ids that are derived from an `Idempotency-Key`. It never changes."""
 
 ADDED_BYTES = 256
-"""More bytes than an id and a time take."""
+"""More than the bytes of an id and a time."""
 
 
 def routes(dependencies: Dependencies) -> list[BaseRoute]:
@@ -104,7 +104,8 @@ async def _append(dependencies: Dependencies, request: Request) -> Response:
     if wait == 0:
         return outcomes.accepted(request, context_id, published, completed=completed)
     try:
-        # Also if the token is revoked meanwhile: this reports the outcome of what it could publish, and nothing else.
+        # Sent even if the token has been revoked since: it has only the outcomes of frames that the token could
+        # publish.
         stored = await dependencies.client.until_stored(context_id, published, within=wait)
     except NotVisibleError as error:
         return outcomes.accepted(request, context_id, published, str(error), completed=completed)
@@ -158,8 +159,8 @@ HEADERS = (
 
 
 def _check_rights(request: Request, sent: Sequence[tuple[bytes, AnyFrame]]) -> None:
-    """Raises `forbidden` if one of the frames erases the conversation and the token may not: as `DELETE`, that takes
-    the scope `admin`."""
+    """Raise `forbidden` if one of the frames erases the conversation and the token lacks the scope `admin`, which
+    `DELETE` needs too."""
     if "admin" in caller.of(request.scope).scopes:
         return
     for number, (_, frame) in enumerate(sent, 1):
@@ -171,8 +172,9 @@ def _check_rights(request: Request, sent: Sequence[tuple[bytes, AnyFrame]]) -> N
 def _frame(
     value: bytes, frame: AnyFrame, context_id: str, key: str | None, number: int, expected: int | None
 ) -> EncodedFrame | AnyFrame:
-    """The frame unchanged if it has an id; otherwise with one. With a key, the same frame gives the same bytes. Raises
-    `too-large` if it becomes too long, because numbers are rewritten: 1e9 as 1000000000.0."""
+    """Returns the frame unchanged if it has an id, and otherwise with one; with a key the same frame gets the same
+    bytes. Raises `too-large` if it becomes too long, which it may because numbers are written again: 1e9 as
+    1000000000.0."""
     if frame.id is not None:
         return EncodedFrame(frame, value)
     if len(value) > MAX_VALUE_BYTES - ADDED_BYTES:
@@ -187,7 +189,7 @@ def _frame(
     else:
         frame = frame.model_copy(update={"id": str(uuid5(KEYS, f"{context_id}\n{key}\n{number}"))})
     if expected is not None:
-        # The client writes it, with that version.
+        # The client serialises it, with that version.
         return frame
     try:
         return EncodedFrame.of(encode_frame(frame))
@@ -203,7 +205,7 @@ async def _published(
     expected: int | None,
 ) -> tuple[PublishedFrame, ...]:
     ids = [(one.frame if isinstance(one, EncodedFrame) else one).id for one in frames]
-    # A frame that the client writes expects a version, and is the only one.
+    # A frame that the client serialises expects a version, and is the only one.
     with publishing(ids, frame=1):
         return await dependencies.client.publish(
             context_id,
@@ -218,8 +220,8 @@ async def _published(
 
 @contextmanager
 def publishing(ids: Sequence[str | None], **of_refused: Any) -> Iterator[None]:
-    """Turns errors of publishing frames with these ids into problems that list which frames are on the log.
-    `of_refused` are members of the problem that a frame is too long before it is sent."""
+    """Converts errors of publishing frames with these ids to problems that list which frames are on the log.
+    `of_refused` has members of the problem for a frame that is too long to be sent."""
     try:
         yield
     except FramesUnacknowledgedError as error:
@@ -232,20 +234,20 @@ def publishing(ids: Sequence[str | None], **of_refused: Any) -> Iterator[None]:
     except ValueError as error:
         if isinstance(error.__cause__, DecodeError) and error.__cause__.reason == "too_large":
             raise ProblemError("too-large", error.__cause__.detail, code="too_large", **of_refused) from error
-        # What the body or a header says cannot be published so.
+        # The content of the body or of a header cannot be published.
         raise ProblemError("bad-parameter", str(error)) from error
 
 
 def not_published(
     word: str, sentence: str, unpublished: Sequence[str | None], ids: Sequence[str | None] = ()
 ) -> ProblemError:
-    """Returns the problem that some of the frames with these ids are not on the log."""
+    """Returns the problem that some of these frames may not be on the log."""
     published = [one for one in ids if one not in unpublished]
     return ProblemError(word, sentence, published=published, unpublished=list(unpublished))
 
 
 def source_of(request: Request) -> str:
-    """Returns the publisher: the gateway, and the token of the request."""
+    """Returns the source of published frames: the gateway, and the name of the request's token."""
     token_caller = caller.of(request.scope)
     return SOURCE if token_caller.token_id is None else f"{SOURCE}/{quote(token_caller.name, safe='')}"
 

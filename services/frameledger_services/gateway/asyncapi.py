@@ -1,4 +1,4 @@
-"""`/asyncapi.json`: what is on Kafka, as `frameledger asyncapi` prints it."""
+"""`/asyncapi.json`: the AsyncAPI document of the topics, as `frameledger asyncapi` prints it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from frameledger_services.gateway.media_types import JSON
 
 
 def routes(dependencies: Dependencies) -> list[Route]:
-    """Returns the route. The document is made at the first request."""
+    """Returns the route. The document is made on the first request."""
     encoded: list[bytes] = []
 
     async def answer(_: Request) -> Response:

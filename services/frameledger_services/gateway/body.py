@@ -21,11 +21,12 @@ MOST_BYTES = MAX_VALUE_BYTES
 MOST_FRAMES = 500
 
 SHORT_BYTES = 100_000
-"""A larger body is parsed outside of the event loop: megabytes can take seconds."""
+"""A larger body is parsed outside of the event loop: parsing megabytes can take seconds."""
 
 MOST_SECONDS = 30.0
 LEAST_RATE = 1_000
-"""Bytes a second: a body that arrives at this rate extends its time, and one that stops does not."""
+"""Bytes a second. The time limit of a body grows with the bytes that have arrived at this rate, so a slow body is
+accepted, and one that stalls is not."""
 
 JSON_TYPES = (JSON, "")
 LINES_TYPES = (NDJSON, "application/jsonl")
@@ -35,8 +36,8 @@ _ARRAY = msgspec.json.Decoder(
         "_ARRAY", [(f"element_{n}", msgspec.Raw, None) for n in range(MOST_FRAMES + 1)], array_like=True
     )
 )
-"""Accepts one element more than the allowed number of frames. It skips the others and keeps nothing of them: a list of
-all elements can take sixty times the memory of the body."""
+"""Decodes one element more than the allowed number of frames, and skips the others: a list of all elements can take
+sixty times the memory of the body."""
 
 _NOT_BLANK = re.compile(rb"\S")
 _DECODER = json.JSONDecoder()
@@ -46,11 +47,11 @@ _BLANK = " \t\r\n"
 async def read(request: Request) -> list[tuple[bytes, AnyFrame]]:
     """Returns the frames of a request, each with its bytes, in their order; at least one.
 
-    Raises the problems `unsupported-media-type`, `too-large`, `too-slow` and `bad-frame`, for which nothing is kept.
+    Raises the problems `unsupported-media-type`, `too-large`, `too-slow` and `bad-frame`, before anything is published.
     """
     body = await read_bytes(request, (*JSON_TYPES, *LINES_TYPES))
     is_lines = _kind(request) in LINES_TYPES
-    # Most bodies take less time than handing them to a thread.
+    # Most bodies take less time than a switch to a thread and back.
     return (
         _frames(body, is_lines)
         if len(body) <= SHORT_BYTES
@@ -59,7 +60,7 @@ async def read(request: Request) -> list[tuple[bytes, AnyFrame]]:
 
 
 def _frames(body: bytes, is_lines: bool) -> list[tuple[bytes, AnyFrame]]:
-    """The frames of a body, which is NDJSON if `is_lines`."""
+    """Returns the frames of a body, which is NDJSON if `is_lines`."""
     values = _lines(body) if is_lines else _elements(body)
     if not values:
         raise ProblemError("bad-frame", "The body has no frame.", code="empty", frame=1)
@@ -69,8 +70,8 @@ def _frames(body: bytes, is_lines: bool) -> list[tuple[bytes, AnyFrame]]:
 
 
 async def read_bytes(request: Request, kinds: Sequence[str]) -> bytes:
-    """Returns the body of a request of one of these media types. Raises `unsupported-media-type`, also for a compressed
-    one, and as `received`."""
+    """Returns the body of a request with one of these media types. Raises `unsupported-media-type`, also for a
+    compressed body, and the problems of `received`."""
     if (kind := _kind(request)) not in kinds:
         accepted = " or ".join(one for one in kinds if one)
         raise ProblemError("unsupported-media-type", f"Content-Type must be {accepted}, not {kind[:100]!r}.")
@@ -79,9 +80,9 @@ async def read_bytes(request: Request, kinds: Sequence[str]) -> bytes:
 
 
 async def received(request: Request, most: int, too_large: str) -> bytes:
-    """Returns the body of a request as it comes. Raises `too-large`, with this sentence, for one of more bytes,
-    `too-slow` for one that is not there `MOST_SECONDS` and a second for each `LEAST_RATE` bytes after its head, and
-    `bad-parameter` for one that ends early: its client is gone, and the gateway did not fail."""
+    """Returns the body of a request. Raises `too-large`, with this sentence, if it has more than `most` bytes,
+    `too-slow` if it is not complete within `MOST_SECONDS`, plus a second for each `LEAST_RATE` bytes, after its head,
+    and `bad-parameter` if it ends early: its client is gone, which is no failure of the gateway."""
     pieces, size = [], 0
     began_at = asyncio.get_running_loop().time()
     try:
@@ -104,7 +105,7 @@ async def received(request: Request, most: int, too_large: str) -> bytes:
 
 
 def _check_plain(request: Request) -> None:
-    """Raise `unsupported-media-type` for a body that is compressed, or encoded otherwise: it would be read as it is."""
+    """Raise `unsupported-media-type` for a body with a content coding: it is not decoded here."""
     for header in request.headers.getlist("content-encoding"):
         for coding in (one.strip().lower() for one in header.split(",")):
             if coding not in ("", "identity"):
@@ -120,7 +121,7 @@ def _kind(request: Request) -> str:
 
 
 def _lines(body: bytes) -> list[bytes]:
-    """The lines that are not blank; at most one more than are allowed."""
+    """Returns the lines that are not blank, but at most one more than the allowed number of frames."""
     lines = list[bytes]()
     at = 0
     while len(lines) <= MOST_FRAMES and (found := _NOT_BLANK.search(body, at)) is not None:

@@ -38,7 +38,7 @@ from frameledger_services.telemetry import tracing
 from frameledger_services.telemetry.message_spans import settling
 
 MOST_IGNORED = 5
-"""The maximum number of times that one result may be ignored and sent again."""
+"""How often one result may be ignored and sent again."""
 
 Status = Literal["waiting", "ambiguous"]
 
@@ -120,7 +120,7 @@ async def _settle(dependencies: Dependencies, request: Request) -> Response:
     status, call = await _find_call(dependencies, context_id, call_id, opened_version)
     ids = _frame_ids(context_id, call_id, call.requested_version, key, result)
     earlier = await _earlier_frames(dependencies, ids, context_id)
-    # It may be stored although the call reads as open: since that was read, or as a parked frame.
+    # It may be stored although the call was read as open: stored after that read, or as a parked frame.
     if (settled := _settled_by(earlier, key, result)) is not None:
         return _answer(context_id, call_id, _how(status, call, settled), settled)
     if not isinstance(call, Settleable):
@@ -130,7 +130,7 @@ async def _settle(dependencies: Dependencies, request: Request) -> Response:
             context_id=context_id,
         )
     frame = FunctionCallResultFrame(
-        # Each id whose frame was ignored is used up.
+        # An id is used up once its frame was ignored.
         id=ids[min(len(earlier), len(ids) - 1)],
         function_name=call.function_name,
         tool_call_id=call_id,
@@ -166,7 +166,7 @@ def _settles(outcome: str | None, reason: str | None) -> bool:
 
 
 def _settled_by(earlier: Sequence[PagedFrame], key: str | None, result: Any) -> PagedFrame | None:
-    """Returns which of this request's frames settles the call. Raises the problem `key-reused`."""
+    """Returns the frame of this request that settles the call, if one does. Raises the problem `key-reused`."""
     settled = next((one for one in earlier if _settles(one.outcome, one.reason)), None)
     if settled is not None and key is not None and not is_same(_result_of(settled), result):
         raise _key_reused()
@@ -197,8 +197,7 @@ def _answer(context_id: str, call_id: str, how: str, stored: PublishedFrame | Pa
 def _frame_ids(
     context_id: str, call_id: str, requested_version: int, key: str | None, result: Any
 ) -> Sequence[str]:
-    """Returns the ids that the frame of this request may have: the same request has the same ones, so that it can be
-    sent again."""
+    """Returns the possible ids of this request's frame. A repeated request has the same ones."""
     what = json.dumps(result, sort_keys=True) if key is None else f"key {key}"
     digest = hashlib.sha256(what.encode()).hexdigest()
     name = f"{context_id}\nresult\n{call_id}\n{requested_version}\n{digest}"
@@ -220,7 +219,7 @@ async def _publish(
     frame: FunctionCallResultFrame,
     call: Settleable,
 ) -> PublishedFrame:
-    """Publish a call's result as a part of the call's trace. Returns it once it is stored. Raises the problem
+    """Publish a call's result as part of the call's trace. Returns it once it is stored. Raises the problem
     `not-visible-yet`."""
     trace_of_call = tracing.of_stored(call.trace_id, call.cause)
     trace_of_request = request.headers.get("traceparent")
@@ -250,7 +249,7 @@ async def _publish(
 
 
 async def _read_body(request: Request) -> tuple[Any, int | None]:
-    """Returns the result, and the version that opened the call which is meant, if it is named."""
+    """Returns the result, and the version that opened its call, if the body names it."""
     try:
         parsed = strict_json.loads(await body.read_bytes(request, body.JSON_TYPES))
     except DecodeError as error:
@@ -269,8 +268,7 @@ async def _read_body(request: Request) -> tuple[Any, int | None]:
 async def _find_call(
     dependencies: Dependencies, context_id: str, call_id: str, opened_version: int | None
 ) -> tuple[Status, Settleable] | tuple[None, past.PastCall]:
-    """Returns the call with how it can be settled; None if nothing settles it any more. Raises the problem
-    `not-found`."""
+    """Returns the call with its status, or with None if it can no longer be settled. Raises the problem `not-found`."""
     statuses: tuple[Status, ...] = ("waiting", "ambiguous")
     for status in statuses:
         if call := await dependencies.database.read(

@@ -1,4 +1,5 @@
-"""How both compatible APIs publish: frames that settle calls of clients, and waiting until a frame is stored."""
+"""Shared by the compatible APIs: the calls that a request abandons, the fields of frames that settle calls, and
+publishing a frame and waiting until it is stored."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from frameledger_services.gateway.problems import ProblemError
 
 
 class OpenCall(Protocol):
-    """The fields that are read of a waiting call."""
+    """The fields of a waiting call that are read here."""
 
     @property
     def by_client(self) -> bool: ...
@@ -28,8 +29,8 @@ C = TypeVar("C", bound=OpenCall)
 
 
 def abandoned(calls: Iterable[C], is_answered: Callable[[C], bool], *, is_replaced: bool) -> list[C]:
-    """Returns the calls of clients that a request leaves unanswered and that are to be cancelled: interrupted ones, and
-    all of them if the request replaces the history, because their place is removed."""
+    """Returns the calls of clients that are to be cancelled because a request leaves them unanswered: interrupted ones,
+    and all of them if the request replaces the history, because their place is removed."""
     return [
         call
         for call in calls
@@ -38,8 +39,8 @@ def abandoned(calls: Iterable[C], is_answered: Callable[[C], bool], *, is_replac
 
 
 def frame_fields(frame_id: str, function_name: str, tool_call_id: str, opened_version: int) -> dict[str, Any]:
-    """Returns the fields of a frame that settles a call. `frame_id` follows from the request, so that the same request
-    again counts once."""
+    """Returns the fields of a frame that settles a call. `frame_id` is derived from the request, so a repeated request
+    counts once."""
     return {
         "id": frame_id,
         "function_name": function_name,

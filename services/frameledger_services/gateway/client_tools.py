@@ -1,5 +1,5 @@
-"""Functions that a client defines in its request, and whose calls it answers itself: validation, and merging with the
-functions of services.
+"""Functions that a client defines in its request and whose calls it answers itself: they are validated, and merged with
+the functions of services.
 
 A conversation has the client functions of the latest request. A request without them removes them, because no client
 would answer their calls.
@@ -24,20 +24,20 @@ from frameledger_services import bounded_checks
 from frameledger_services.gateway.problems import ProblemError
 
 MOST = 128
-"""The maximum number of functions in a request: that of OpenAI."""
+"""The maximum number of functions in a request, as in OpenAI's API."""
 
 MOST_CHECKED = 4_096
-"""The number of schemas for which it is remembered whether they can be offered."""
+"""The number of schemas whose check is remembered."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""The names of functions that every provider accepts."""
+"""A name of a function that every provider accepts."""
 
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A function, as a client describes it."""
+    """A function in the client's description."""
 
     name: Any
     description: Any = None
@@ -46,8 +46,8 @@ class Definition:
 
 
 def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
-    """Returns the definitions as the log has them, marked as the client's. Raises the problem
-    `bad-parameter`, which names the place. Schemas that were not checked before take milliseconds each."""
+    """Returns the definitions in the form of the log, marked as the client's. Raises the problem `bad-parameter`, which
+    names the place. Schemas that were not checked before take milliseconds each."""
     by_name: dict[str, dict[str, Any]] = {}
     work = 0
     for number, definition in enumerate(definitions):
@@ -80,9 +80,10 @@ def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
 def beside(
     held: Sequence[dict[str, Any]], requested: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]] | None:
-    """Returns the tools of a conversation that has those and is asked with these; None if that is what it has.
+    """Returns the tools of a conversation that has the tools `held` and is asked with `requested`, or None if they do
+    not change.
 
-    A function of a service stays the service's: a client that names it takes no call from it.
+    A function of a service stays the service's: a client that defines one with its name receives no calls of it.
     """
     served = [one for one in held if not is_of_client(one)]
     names = set(tool_names(served))
@@ -91,12 +92,12 @@ def beside(
 
 
 def value(text: str) -> Any:
-    """Returns the JSON object, array or string that a text is, if a frame can carry it; else the text, to the letter:
-    a number that is parsed is not always written as it was."""
+    """Returns the JSON object, array or string in a text, if a frame can carry it, and otherwise the unchanged text: a
+    number that is parsed is not always written as it was."""
     if not text.lstrip().startswith(("{", "[", '"')):
         return text
     try:
-        # As deep as it is nested in a frame.
+        # Nested as deeply as in a frame.
         [parsed] = strict_json.loads(f"[{text}]".encode())
     except (DecodeError, ValueError):
         return text
@@ -104,7 +105,7 @@ def value(text: str) -> Any:
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Returns whether two values are one in JSON: 1 and 1.0 are, 1 and true are not."""
+    """Returns whether two values are equal in JSON: 1 and 1.0 are, 1 and true are not."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return left.keys() == right.keys() and all(
             is_same(value, right[name]) for name, value in left.items()
@@ -119,9 +120,9 @@ def _refused(place: str, why: str) -> ProblemError:
 
 
 def _check_carried(place: str, name: str, value: Any) -> None:
-    """Refuse what no frame can carry: it would fail only when it is published."""
+    """Refuse a value that no frame can carry: publishing it would fail later."""
     try:
-        # As deep as it is nested in a frame that opens a conversation: frame, context, tools, tool, function.
+        # Nested as deeply as in a frame that opens a conversation: frame, context, tools, tool, function.
         strict_json.loads(f"[[[[[{json.dumps(value)}]]]]]".encode())
     except (DecodeError, ValueError, RecursionError) as error:
         raise _refused(place, f"the function {name!r} cannot be written down: {error}.") from None
@@ -139,14 +140,14 @@ def _parameters(place: str, parameters: Any) -> Any:
 
 
 class _Checked:
-    """The mistakes in JSON Schemas that were checked before. A check takes milliseconds, and a client sends the same
-    functions with each request. Threads may share it."""
+    """A cache of the problems of JSON Schemas. A check takes milliseconds, and a client sends the same functions with
+    each request. Threads may share it."""
 
     def __init__(self) -> None:
         self._problems: dict[bytes, str | None] = {}
 
     def problem(self, schema: dict[str, Any]) -> str | None:
-        """Returns what is wrong with a schema; None for nothing."""
+        """Returns the problem of a schema, or None if it has none."""
         digest = hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).digest()
         try:
             return self._problems[digest]
@@ -168,6 +169,6 @@ def _problem_of(schema: dict[str, Any]) -> str | None:
     except SchemaError as error:
         return f"no JSON Schema: {error.message[:300]}."
     except Exception:
-        # Too deep, or a dialect that cannot be read.
+        # Nested too deeply, or in an unknown dialect.
         return "the JSON Schema cannot be read."
     return None

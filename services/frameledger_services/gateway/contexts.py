@@ -29,7 +29,7 @@ from frameledger_services.store.context_json import ContextHead, ContextJson, Wa
 PATH = "/v1/contexts/{context_id}"
 
 FAILURE = "frameledger.failure"
-"""The key in a request's scope of the error with which the fast path ended (`plain_reads`)."""
+"""The key of a request's scope for the error that ended its fast path (`plain_reads`)."""
 
 VERSION = parameters.integer(
     "version", "The version to read: the number of frames that it includes. Default: the newest."
@@ -107,7 +107,7 @@ async def _head(dependencies: Dependencies, request: Request) -> Response:
     if answers.is_known(request, tag(found)):
         return _unchanged(found)
     response = Response(status_code=200, media_type=JSON, headers={**REVALIDATED, "ETag": tag(found)})
-    # It would be the length of the context (RFC 9110, 8.6), which is not read for this.
+    # Content-Length would be that of the context (RFC 9110, 8.6), which is not read for this.
     del response.headers["Content-Length"]
     return response
 
@@ -141,7 +141,7 @@ def tag(found: ContextHead) -> str:
 
 
 def written(context_id: str, found: ContextJson) -> bytes:
-    """Returns a context as a response; its messages and terms byte for byte."""
+    """Returns a context as the body of a response, with its messages and terms byte for byte."""
     about = answers.json_bytes(
         {
             "context_id": context_id,
@@ -173,8 +173,8 @@ def written(context_id: str, found: ContextJson) -> bytes:
 async def head_of(
     dependencies: Dependencies, context_id: str, *, version: int | None = None, time: datetime | None = None
 ) -> ContextHead:
-    """Returns which versions a conversation has. Raises `NoSuchContextError`, `NoSuchVersionError` and the problem
-    `erased`."""
+    """Returns the requested and the newest version of a conversation. Raises `NoSuchContextError`, `NoSuchVersionError`
+    and the problem `erased`."""
     found = await dependencies.heads.read(WantedContext(context_id, version, time))
     if found is None:
         raise await missing(dependencies, context_id)
@@ -188,7 +188,8 @@ async def _head_of(dependencies: Dependencies, request: Request) -> ContextHead:
 
 
 def _wanted(request: Request, context_id: str) -> WantedContext:
-    """Raises `bad-parameter` if two moments are given: they may differ."""
+    """Returns the requested context. Raises `bad-parameter` if both a version and a time are given, which may
+    disagree."""
     version, time = VERSION.of(request), AT.of(request)
     if version is not None and time is not None:
         raise ProblemError("bad-parameter", f"{AT.name}: not together with {VERSION.name}.", param=AT.name)
@@ -217,8 +218,8 @@ async def _as_request(request: Request, dependencies: Dependencies, context_id: 
 
 
 def no_such_form(request: Request, context_id: str, error: FrameledgerError) -> ProblemError:
-    """Returns why a conversation cannot be shown as a request. A provider's sentence quotes what it does not accept,
-    such as a tool choice, so a caller with redaction gets another one."""
+    """Returns the problem that a conversation cannot be shown as a request. A provider's message quotes what it does
+    not accept, such as a tool choice, so a caller with redaction gets a general one."""
     detail = str(error)
     if caller.of(request.scope).redact:
         detail = "The request cannot be made. The reason may quote the conversation, so this token is not shown it."
@@ -231,7 +232,7 @@ def _check_version(context_id: str, found: ContextHead) -> None:
 
 
 async def missing(dependencies: Dependencies, context_id: str) -> Exception:
-    """Returns why a conversation is not there: it was erased, or never was."""
+    """Returns the error for a conversation without a head: it was erased, or never existed."""
     receipt = await dependencies.database.read(erasures.newest_receipt, context_id)
     if receipt is None:
         return NoSuchContextError(context_id)

@@ -1,8 +1,7 @@
-"""Whether a question can be published to a conversation now. Both compatible APIs check it before they do so.
+"""Checks whether a conversation can be asked now. The compatible APIs do this before they publish a question.
 
-A question is published only while nothing in the conversation is being answered. A request waits a moment for the
-previous answer. It is refused with `conversation-busy` if that does not end, and if no question would be answered at
-all.
+A conversation is asked only while nothing in it is being answered. A request waits briefly for the previous answer. It
+is refused with `conversation-busy` if that answer does not end, or if no question would be answered at all.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from frameledger_services.gateway.live.hub import TooManyFollowersError
 from frameledger_services.gateway.problems import ProblemError
 
 TRIES = 5
-"""How often a request is compared with the conversation anew, because another client published in between, or because
+"""How often a request is compared with the conversation again, because another client published in between, or because
 the request itself published a part: results of calls, or cancellations."""
 
 BUSY_SECONDS = 3.0
@@ -25,7 +24,7 @@ CHANGING = "Other clients keep publishing to it."
 
 
 def busy(context_id: str, why: str, headers: Mapping[str, str] | None = None) -> ProblemError:
-    """Returns the problem that a conversation cannot be asked now, for a reason that is a sentence."""
+    """Returns the problem that a conversation cannot be asked now. `why` is a sentence with the reason."""
     return ProblemError(
         "conversation-busy",
         f"The conversation {context_id!r} cannot be asked now. {why}",
@@ -47,7 +46,8 @@ def check_answerable(
 
 
 def deadline() -> float:
-    """Returns until when a request that starts now waits for the previous answer, in the time of the event loop."""
+    """Returns the time until which a request that starts now waits for the previous answer, on the event loop's
+    clock."""
     return asyncio.get_running_loop().time() + BUSY_SECONDS
 
 
@@ -58,10 +58,10 @@ async def wait_for_change(
     deadline: float,
     headers: Mapping[str, str] | None = None,
 ) -> None:
-    """Wait until a conversation that is being answered has frames after `version`; returns at `deadline` anyway,
-    and when the gateway begins to stop. Raises `conversation-busy` if that time has passed, and `draining` if the
-    gateway is stopping."""
-    # Followers are closed then: nothing would be waited for.
+    """Wait until a conversation that is being answered has frames after `version`, at most until `deadline` or until
+    the gateway begins to stop. Raises `conversation-busy` if the deadline has already passed, and `draining` if the
+    gateway is already stopping."""
+    # Its followers are closed, so the wait would end at once.
     dependencies.check_not_stopping(headers)
     within = deadline - asyncio.get_running_loop().time()
     answering = busy(context_id, "It is being answered.", headers)
@@ -73,7 +73,7 @@ async def wait_for_change(
         raise answering from None
     try:
         async with asyncio.timeout(within):
-            # The first chunk is sent at once and may have nothing new.
+            # The first chunk is sent at once and may have no new frames.
             while (chunk := await follower.next(within)) is not None and chunk.version == version:
                 pass
     except TimeoutError:

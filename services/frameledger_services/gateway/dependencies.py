@@ -18,11 +18,11 @@ from frameledger_services.store.context_json import ContextHead, ContextJson, Wa
 from frameledger_services.store.shared_reads import SharedReads
 
 MOST_HEADS = 128
-"""The maximum number of contexts for which one statement reads the newest version: each is one small row."""
+"""The maximum number of contexts whose newest versions one statement reads. Each is one small row."""
 
 PATIENCE_SECONDS = 0.01
-"""Such a statement takes one or two milliseconds. One that takes this long is blocked, and another one is started
-beside it."""
+"""Such a statement takes one or two milliseconds. If one takes this long it is delayed, and another statement is
+started beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +37,24 @@ class Dependencies:
     """Reads: `await dependencies.database.read(function, *arguments)`."""
 
     hub: Hub
-    """Gives streams what they wait for."""
+    """Delivers frames to streams."""
 
     stopping: asyncio.Event
-    """Set when the process drains: long answers end, and `/readyz` says no."""
+    """Set when the process drains: long responses end, and `/readyz` reports that it is not ready."""
 
     contexts: SharedReads[WantedContext, ContextJson | None] = field(init=False)
     heads: SharedReads[WantedContext, ContextHead | None] = field(init=False)
     newest: SharedReads[str, ContextHead | None] = field(init=False)
-    """Contexts and which ones there are, at a moment and now, read for many requests in one statement."""
+    """Contexts, heads at a moment, and newest heads, each read for many requests in one statement."""
 
     kept: KeptContexts = field(init=False)
-    """Contexts that were read a moment ago."""
+    """The cache of recently read contexts."""
 
     marks: SharedMarks = field(init=False)
-    """What clients follow, here and at other gateways."""
+    """The marks of what clients follow, on this gateway and on others."""
 
     def __post_init__(self) -> None:
-        """The shared reads are made of the rest."""
+        """Create the fields that depend on others."""
         begun_within = self.settings.gateway_database_wait_secs
         contexts = SharedReads(self.database, context_json.contexts, begun_within=begun_within)
         heads = SharedReads(self.database, context_json.heads, begun_within=begun_within)

@@ -44,7 +44,7 @@ POSITION = parameters.in_path(
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Whether the stored frames make the stored hash chain."""
+    """The result of checking the stored frames against the stored hash chain."""
 
     context_id: str
     version: int
@@ -56,7 +56,7 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Whether a run is open, or a call that the conversation waits for; and the version at which."""
+    """Whether a run is open, or a call that the conversation waits for, and the version at which that was read."""
 
     context_id: str
     version: int

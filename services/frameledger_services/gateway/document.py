@@ -26,7 +26,7 @@ DESCRIPTION = (
 )
 
 _CONVERTOR = re.compile(r":\w+\}")
-"""What Starlette has in a path beside the name of a parameter: `{model:path}`."""
+"""Starlette's converter in a path parameter, as in `{model:path}`."""
 
 SECURITY = {
     "token": {

@@ -35,7 +35,7 @@ def page(document: dict[str, Any]) -> str:
 
 
 def takes(schema: Mapping[str, Any]) -> str:
-    """Returns what a value of a schema is, in a few words."""
+    """Returns a short description of the values of a schema."""
     if "anyOf" in schema:
         return " or ".join(takes(one) for one in schema["anyOf"])
     if "enum" in schema:
@@ -61,7 +61,7 @@ def takes(schema: Mapping[str, Any]) -> str:
 
 
 def example(path: str, method: str, operation: Mapping[str, Any]) -> str:
-    """Returns a command that makes a request of this operation."""
+    """Returns a command that sends a request to this operation."""
     examples = {one["name"]: one for one in operation["parameters"] if "example" in one}
     query = [f"{name}={_quoted(one)}" for name, one in examples.items() if one["in"] == "query"]
     for name, parameter in examples.items():
@@ -118,7 +118,7 @@ def _parameter(parameter: Mapping[str, Any]) -> str:
 
 
 def _body(document: Mapping[str, Any], body: Mapping[str, Any]) -> Iterator[str]:
-    """The body, and its fields if it is one object."""
+    """Returns the description of the body, and of its fields if it is one object."""
     content = body.get("content", {})
     if not content:
         return

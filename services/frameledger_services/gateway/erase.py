@@ -58,7 +58,7 @@ async def _erase(dependencies: Dependencies, request: Request) -> Response:
         finally:
             dependencies.kept.drop(context_id)
     if not receipt.frame_count:
-        # An earlier erasure, which was still on the log, deleted everything.
+        # An earlier erasure, which was on the log but not stored yet, deleted everything.
         newest = await dependencies.database.read(erasures.newest_receipt, context_id)
         receipt = receipt if newest is None else newest
     return answers.json_answer(receipt, headers={"Cache-Control": "no-store"})

@@ -10,11 +10,10 @@ _AS_SPACES = bytes.maketrans(b"\r\n", b"  ")
 
 
 def written(frame: PagedFrame) -> bytes:
-    """Returns a frame with the columns of its row, on one line. `frame` comes last and is the value of the record, byte
-    for byte.
+    """Returns a frame with its columns, on one line. `frame` comes last and is the value of the record, byte for byte.
 
-    JSON may have line ends between its tokens, which neither NDJSON nor an event may contain. They become spaces there,
-    and `raw` is the value as text, with its line ends.
+    JSON may have line ends between its tokens, which neither NDJSON nor an event can contain. They become spaces, and
+    `raw` then has the unchanged value as a string.
     """
     value = frame.payload or b"null"
     about = {
@@ -34,6 +33,6 @@ def written(frame: PagedFrame) -> bytes:
     }
     if b"\n" in value or b"\r" in value:
         about["raw"] = value.decode()
-        # Strings of JSON contain none.
+        # Strings in JSON have no line ends.
         value = value.translate(_AS_SPACES)
     return b'%s,"frame":%s}' % (orjson.dumps(about, option=orjson.OPT_UTC_Z)[:-1], value)

@@ -24,8 +24,8 @@ from frameledger_services.store.wanted_frames import Wanted
 
 AT_ONCE = 500
 PIECE_BYTES = 1 << 20
-"""The number of frames, and about the number of bytes, that are read together for NDJSON: one slow client keeps so much
-in memory."""
+"""The maximum number of frames that are read together for NDJSON, and their approximate size: a slow client holds this
+much in memory."""
 
 PAGE_BYTES = 4 << 20
 """A page ends early once its frames have about this many bytes. `Link` leads to the next page."""
@@ -126,7 +126,7 @@ async def _frames(dependencies: Dependencies, request: Request) -> Response:
         await contexts.head_of(dependencies, context_id)
     headers = dict(REVALIDATED)
     if not page.is_all:
-        # A page of the last ones is followed by the one before it.
+        # A page from the end is followed by the page before it.
         headers |= (
             answers.next_page(request, before=frames[0].version)
             if newest
@@ -162,7 +162,7 @@ async def _frame(dependencies: Dependencies, request: Request) -> Response:
 async def _all(dependencies: Dependencies, context_id: str, wanted: Wanted) -> AsyncIterator[bytes]:
     """Yields each frame on a line. The next frames are read when the client has taken these.
 
-    Raises the problem `draining` when the gateway stops: an answer that ended there would be taken for the whole.
+    Raises the problem `draining` when the gateway stops: a response that simply ended would be taken for complete.
     """
     after, is_all = wanted.after, False
     while not is_all:
@@ -181,7 +181,7 @@ async def _all(dependencies: Dependencies, context_id: str, wanted: Wanted) -> A
 
 
 def _selection(request: Request) -> tuple[Wanted, bool]:
-    """Which frames are requested, and whether the last ones of these."""
+    """Returns the requested frames, and whether the page is the last one of them."""
     after, before = AFTER.of(request), BEFORE.of(request)
     ids: Sequence[str] = request.query_params.getlist(ID.name)
     if len(ids) > MOST_IDS:

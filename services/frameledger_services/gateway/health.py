@@ -28,7 +28,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
     async def ready(_: Request) -> Response:
         checks = await servers.checks() | {"draining": "yes" if dependencies.stopping.is_set() else "no"}
         is_ready = checks == {"database": OK, "log": OK, "draining": "no"}
-        # Anybody may ask, so addresses and what servers say are for `frameledger doctor`.
+        # Anybody may ask, so addresses and error messages of servers are shown only by `frameledger doctor`.
         return JSONResponse({"ready": is_ready, "checks": checks}, status_code=200 if is_ready else 503)
 
     return [Route("/livez", live, methods=["GET"]), Route("/readyz", ready, methods=["GET"])]
@@ -48,7 +48,7 @@ class _Servers:
         is_old = asyncio.get_running_loop().time() >= self._kept_until
         if self._checking is None or (self._checking.done() and is_old):
             self._checking = asyncio.create_task(self._check())
-        # A caller that disconnects does not end a check for which others wait.
+        # A caller that disconnects does not cancel a check that others wait for.
         return await asyncio.shield(self._checking)
 
     async def _check(self) -> dict[str, str]:
@@ -58,7 +58,7 @@ class _Servers:
 
 
 async def _database(dependencies: Dependencies) -> str:
-    """Every connection that is made checks the schema."""
+    """Returns the state of the database. Every new connection checks the schema."""
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             await dependencies.database.read(database.ping)

@@ -23,9 +23,9 @@ class KeptContexts:
     """The newest context of some conversations, as bytes, in the memory of one event loop."""
 
     def __init__(self, most_bytes: int, *, seconds: float = SECONDS) -> None:
-        """Beyond `most_bytes` the oldest entries are removed first; each is removed after `seconds`."""
+        """Keeps at most `most_bytes`, deleting the oldest entries first, and each entry for `seconds`."""
         self.bytes = 0
-        """Of all that are kept."""
+        """The size of all entries."""
 
         self._most_bytes = most_bytes
         self._seconds = seconds
@@ -38,7 +38,7 @@ class KeptContexts:
         return context_id in self._entries
 
     def get(self, context_id: str, tag: str) -> bytes | None:
-        """Returns the context of this tag; None if it is not cached. A context with another tag is deleted."""
+        """Returns the context with this tag, or None if it is not kept. One with another tag is deleted."""
         entry = self._entries.get(context_id)
         if entry is None or entry.tag == tag:
             return None if entry is None else entry.body
@@ -46,7 +46,7 @@ class KeptContexts:
         return None
 
     def keep(self, context_id: str, tag: str, body: bytes) -> None:
-        """Keep a context in place of the one that was kept of its conversation, if there is room for it at all."""
+        """Keep a context instead of the conversation's earlier one. One that exceeds the whole cache is not kept."""
         self.drop(context_id)
         if len(body) > self._most_bytes:
             return
@@ -59,13 +59,13 @@ class KeptContexts:
             self._timer = loop.call_later(self._seconds, self._drop_old)
 
     def drop(self, context_id: str) -> None:
-        """Delete what is kept of a conversation, if something is."""
+        """Delete the entry of a conversation, if there is one."""
         entry = self._entries.pop(context_id, None)
         if entry is not None:
             self.bytes -= len(entry.body)
 
     def clear(self) -> None:
-        """Delete all that is kept."""
+        """Delete all entries."""
         self._entries.clear()
         self.bytes = 0
 

@@ -1,7 +1,7 @@
-"""NDJSON of any length: sent as the client takes it, and complete or visibly broken off.
+"""Streams NDJSON of any length at the client's pace; the response is complete, or visibly broken off.
 
-An NDJSON body has no mark at its end. If the answer cannot be completed the connection is cut, so that every client
-sees that something is missing; the body is ended as HTTP has it only after the last line.
+An NDJSON body has no end marker. If it cannot be completed, the connection is aborted, so that every client notices
+that something is missing. The body is ended in HTTP only after the last line.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class LineStream(Response):
     media_type = NDJSON
 
     def __init__(self, pieces: AsyncIterator[bytes], headers: Mapping[str, str]) -> None:
-        """`pieces` may raise `ProblemError` or `DatabaseError`: the answer is then broken off."""
-        # Not the base's, which would say how long the body is.
+        """If `pieces` raises `ProblemError` or `DatabaseError`, the response is broken off."""
+        # The base's constructor is not called: it would set Content-Length.
         self.status_code = 200
         self.background = None
         self.init_headers(headers)
@@ -33,7 +33,7 @@ class LineStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send everything, unless the client disconnects. Raises the error that broke the response off if the server
-        cannot cut the connection."""
+        cannot abort the connection."""
         watching = asyncio.create_task(_until_disconnected(receive))
         try:
             await send(
@@ -47,7 +47,7 @@ class LineStream(Response):
         except (ProblemError, DatabaseError, TimeoutError):
             if not protocol.abort(scope):
                 raise
-            # The server reports an answer without an end as a failure until it has noticed that the client is gone.
+            # The server reports an unfinished response as a failure until it has noticed that the client is gone.
             await watching
         finally:
             watching.cancel()

@@ -249,7 +249,7 @@ def _letter(letter: DeadLetter) -> dict[str, Any]:
 
 
 def _bytes(value: bytes | None) -> Any:
-    """Text where it is UTF-8, else an object with its bytes."""
+    """Returns a string if the value is UTF-8, else an object with the bytes."""
     if value is None:
         return None
     try:
@@ -259,7 +259,8 @@ def _bytes(value: bytes | None) -> Any:
 
 
 def _narrower(request: Request, prefix: str) -> str:
-    """The narrower of the requested prefix and that of the caller. Raises `forbidden` if they exclude each other."""
+    """Returns the longer of the requested prefix and that of the caller's token. Raises `forbidden` if they exclude
+    each other."""
     own = caller.of(request.scope).prefix
     if prefix.startswith(own):
         return prefix

@@ -57,7 +57,7 @@ class RequestMetrics:
 
 @dataclass(slots=True)
 class _Found:
-    """What is known of a request at its end."""
+    """What is known about a request when it ends."""
 
     route: object = NO_ROUTE
     """The template of its route, or the endpoint that the router found."""
@@ -66,15 +66,15 @@ class _Found:
 
 
 def note_template(scope: Scope, template: str, status: int) -> None:
-    """Note the route of a request that the router does not resolve, and the status of its response, which need not come
-    by ASGI."""
+    """Record the route of a request that the router does not resolve, and the status of its response, which may be sent
+    without ASGI."""
     if _FOUND in scope:
         scope[_FOUND].route = template
         scope[_FOUND].status = status
 
 
 class NoteRoute:
-    """The innermost ASGI middleware: notes the endpoint that the router found."""
+    """The innermost ASGI middleware: records the endpoint that the router found."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

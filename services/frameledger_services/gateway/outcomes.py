@@ -39,7 +39,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
         published = await _published(request, topic)
         seconds = preferences.wait_seconds(request, dependencies.settings.gateway_request_secs)
         if not seconds:
-            # A client that does not wait gets what is stored now, however long the query takes.
+            # A client that does not wait gets the outcomes that are stored now, however long the query takes.
             outcome = await dependencies.database.read(client_outcomes.stored, context_id, published)
             if outcome is None:
                 return accepted(request, context_id, published, "They are not stored yet.")
@@ -121,7 +121,8 @@ def accepted(
     why: str | None = None,
     **also: Any,
 ) -> Response:
-    """Returns the answer for frames that are on the log. `why` they are not known to be stored; None without a wait."""
+    """Returns the response for frames that are on the log. `why` says why they are not known to be stored; None if the
+    client did not wait."""
     about = {
         "context_id": context_id,
         "detail": why,
@@ -135,7 +136,7 @@ def accepted(
 
 
 def appended(context_id: str, stored: Sequence[PublishedFrame], **also: Any) -> dict[str, Any]:
-    """Returns the answer for stored frames, as a JSON object."""
+    """Returns the body of the response for stored frames."""
     return {
         "context_id": context_id,
         "version": max((one.version for one in stored if one.version is not None), default=None),
@@ -173,7 +174,7 @@ async def _published(request: Request, topic: str) -> list[PublishedFrame]:
 
 
 def _is_id(frame_id: str) -> bool:
-    """Whether an append can return such an id."""
+    """Whether an append may have returned this id."""
     return 0 < len(frame_id) <= 255 and "\x00" not in frame_id and not has_half(frame_id)
 
 

@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parent / "page"
 INDEX = "index.html"
 
 DOOR_SIGN = "README.md"
-"""For developers of the page."""
+"""For developers; it is not served."""
 
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -38,12 +38,12 @@ MEDIA_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file as it is served."""
+    """A file with the headers of its response."""
 
     content: bytes
     media_type: str
     tag: str
-    """The entity tag: a hash of the content, so that an upgrade is seen and nothing else is sent twice."""
+    """The entity tag: a hash of the content, so that a file is sent again only when an upgrade has changed it."""
 
 
 @cache
@@ -57,7 +57,7 @@ def files() -> dict[str, PageFile]:
 
 
 def routes(_: Dependencies) -> list[Route]:
-    """Returns the routes. Every conversation has the same page: which one it is, the page reads from its address."""
+    """Returns the routes. Every conversation has the same page, which reads the conversation's id from its address."""
 
     async def index(request: Request) -> Response:
         return _answer(request, files()[INDEX])

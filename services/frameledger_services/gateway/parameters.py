@@ -30,17 +30,17 @@ class Parameter(Generic[_T]):
     schema: dict[str, Any]
     description: str
     read: Callable[[str], _T]
-    """Raises ValueError, which says what is wrong, for an invalid text."""
+    """Parses the value. Raises ValueError, with the reason, for invalid text."""
 
     place: Literal["query", "header", "path"] = "query"
     is_required: bool = False
-    """Without it the response is 400; a parameter in the path is always present."""
+    """Whether a request without it is answered with 400. A parameter in the path is always present."""
 
     example: str | int | None = None
-    """An example value for the page of the routes."""
+    """A value for the examples on the page of the routes."""
 
     def of(self, request: Request) -> _T | None:
-        """Returns its value; None if it is absent. Raises `bad-parameter`."""
+        """Returns its value, or None if it is not given. Raises `bad-parameter`."""
         text = (request.headers if self.place == "header" else request.query_params).get(self.name)
         if text is None:
             return None
@@ -61,7 +61,7 @@ class Parameter(Generic[_T]):
         return ProblemError("bad-parameter", f"{self.name}: {why}", param=self.name)
 
     def described(self) -> dict[str, Any]:
-        """Returns it as OpenAPI has it."""
+        """Returns the parameter object of the OpenAPI document."""
         return {
             "name": self.name,
             "in": self.place,
@@ -92,7 +92,7 @@ def read_time(text: str) -> datetime:
     """Parse a time. Raises ValueError for text that is not a time."""
     try:
         value = datetime.fromisoformat(text.upper())
-        # The first and the last year cannot be represented in every zone.
+        # The first and the last year cannot be represented in every time zone.
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError(f"a time is expected, such as 2026-05-01T12:00:00Z, not {text[:40]!r}.") from None
@@ -131,7 +131,7 @@ def text(name: str, description: str, *, most: int = 255) -> Parameter[str]:
 
 
 def header(name: str, description: str) -> Parameter[str]:
-    """Returns a header for the document; its text is read unchanged."""
+    """Returns a header for the document. Its text is not parsed here."""
     return Parameter(name, {"type": "string"}, description, str, "header")
 
 
@@ -139,13 +139,13 @@ TRACE = header("traceparent", "The trace to which the published frames belong (W
 
 
 def read_text(text: str, most: int = 255) -> str:
-    """Returns the text itself. Raises ValueError for an empty or too long one, and for what no database takes."""
+    """Returns the text unchanged. Raises ValueError if it is empty, too long, or not accepted by the database."""
     if not 0 < len(text) <= most or "\x00" in text:
         raise ValueError(f"text of 1 to {most} characters without NUL is expected.")
     return text
 
 
-# A client that polls repeats the same one.
+# Cached, because a polling client requests the same one again and again.
 @lru_cache(maxsize=1_024)
 def read_id(segment: str) -> str:
     """Decode the percent-encoded id of a conversation. Raises ValueError for text that is not an id."""
@@ -179,18 +179,18 @@ def required(parameter: Parameter[_T], example: str | int) -> Parameter[_T]:
 
 
 def repeated(parameter: Parameter[_T], most: int) -> Parameter[_T]:
-    """Returns a parameter that may be given up to `most` times; it reads one of them."""
+    """Returns a parameter that may be given up to `most` times. It parses one of them."""
     return replace(parameter, schema={"type": "array", "items": parameter.schema, "maxItems": most})
 
 
 def context_id(request: Request) -> str:
-    """Returns the conversation that the path names. Raises `bad-parameter` for a text that is no id, and
-    `NoSuchContextError` for a conversation that the caller may not see: for it, that does not exist."""
+    """Returns the conversation that the path names. Raises `bad-parameter` for an invalid id, and `NoSuchContextError`
+    for a conversation that the caller may not see, as if it did not exist."""
     return context_id_of(request.path_params[CONTEXT.name], request.scope)
 
 
 def context_id_of(segment: str, scope: Scope) -> str:
-    """Returns the conversation that a segment of the path names. Raises as `context_id`."""
+    """Returns the conversation that a segment of the path names. Raises the same errors as `context_id`."""
     try:
         id_ = read_id(segment)
     except ValueError as error:

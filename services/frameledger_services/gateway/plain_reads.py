@@ -35,7 +35,7 @@ _HEAD = b"".join(
         (b"content-length", b"%d"),
     )
 )
-"""The header lines of a response with a context, for its tag and its length."""
+"""The header lines of a response with a context, to be formatted with its tag and its length."""
 
 
 class PlainReads:
@@ -66,7 +66,7 @@ class PlainReads:
         try:
             answer = await self._read(context_id, known)
         except Exception as error:
-            # Also one that is a bug: the normal path reports and logs it.
+            # Even a bug: the normal path reports and logs it.
             scope[contexts.FAILURE] = error
             return False
         if answer is None:
@@ -85,14 +85,14 @@ class PlainReads:
         return True
 
     def _asked(self, scope: Scope, segment: str) -> tuple[str, str | None] | None:
-        """Returns the conversation that the caller may read, and the entity tags that it knows, None for none. Returns
-        None if the normal path has to answer."""
+        """Returns the requested conversation, which the caller may read, and the entity tags that it knows, or None for
+        none. Returns None if the normal path has to answer."""
         known = None
         for name, value in scope["headers"]:
             if name == b"if-none-match":
                 known = value if known is None else known + b"," + value
             elif name == b"origin":
-                # The normal path decides which other origins may read it.
+                # The normal path decides which other origins may read the response.
                 return None
         try:
             self._guard.admit(scope)
@@ -104,7 +104,8 @@ class PlainReads:
         return context_id, None if known is None else known.decode("latin-1")
 
     async def _read(self, context_id: str, known: str | None) -> tuple[str, bytes | None] | None:
-        """Returns the newest tag and its context, which is None if the tag is a `known` one; None if there is none."""
+        """Returns the newest tag and its context, which is None if the client knows the tag. Returns None if there is
+        no such conversation."""
         dependencies = self._dependencies
         if known is not None or context_id in dependencies.kept:
             head = await dependencies.newest.read(context_id)

@@ -19,8 +19,8 @@ _AT_ONCE = "respond-async"
 
 _QUALITY = re.compile(r"0(?:\.\d{0,3})?|1(?:\.0{0,3})?", re.ASCII)
 _TAG = re.compile(r'(?:W/)?"(\d{1,18})(?:\.[\w.]*)?"', re.ASCII)
-"""Also a weak one, which RFC 9110 (13.1.1) compares with nothing: proxies that compress a context make its tag weak,
-and the fold compares the version that it names, not bytes."""
+"""A weak tag is accepted too, although RFC 9110 (13.1.1) lets it match nothing: proxies that compress a context make
+its tag weak, and the fold compares the version in the tag, not bytes."""
 
 
 def wait_seconds(request: Request, most: float, *, can_be_async: bool = True) -> float:
@@ -29,7 +29,7 @@ def wait_seconds(request: Request, most: float, *, can_be_async: bool = True) ->
     default = WAIT_SECONDS
     for name, value in _preferences(request):
         if name == _AT_ONCE and can_be_async:
-            # With `wait` it applies only after that time (RFC 7240, 4.3).
+            # Together with `wait` it applies only after that time (RFC 7240, 4.3).
             default = 0.0
         if name == _WAIT:
             return min(float(value), most)
@@ -37,8 +37,8 @@ def wait_seconds(request: Request, most: float, *, can_be_async: bool = True) ->
 
 
 def applied(request: Request, *, is_stored: bool) -> dict[str, str]:
-    """Returns the header that names the preferences of a request which its answer honours (RFC 7240, 3), if it has any.
-    `is_stored`: the answer says what became of the frames, so that it did not come at once."""
+    """Returns the header that names the applied preferences of a request (RFC 7240, 3), if there are any. With
+    `is_stored` the response has the outcomes of the frames, so it was not asynchronous."""
     honoured = {name for name, _ in _preferences(request) if not (is_stored and name == _AT_ONCE)}
     return {"Preference-Applied": ", ".join(sorted(honoured))} if honoured else {}
 
@@ -53,7 +53,7 @@ def _preferences(request: Request) -> Iterator[tuple[str, str]]:
 
 
 def prefers(headers: Headers, media_type: str) -> bool:
-    """Returns whether `Accept` names this media type, and JSON not with a higher quality (RFC 9110, 12.5.1)."""
+    """Returns whether `Accept` names this media type, with at least the quality of JSON (RFC 9110, 12.5.1)."""
     accepted = ",".join(headers.getlist("accept"))
     qualities = dict(_quality_of(one) for one in accepted.split(","))
     main_type = JSON.partition("/")[0]
@@ -68,7 +68,7 @@ def _quality_of(media_range: str) -> tuple[str, float]:
 
 
 def expected_version(request: Request) -> int | None:
-    """Returns the version that `If-Match` expects; None without the header."""
+    """Returns the version that `If-Match` expects, or None without the header."""
     written = request.headers.get("if-match")
     if written is None:
         return None
@@ -79,7 +79,7 @@ def expected_version(request: Request) -> int | None:
 
 
 def idempotency_key(request: Request) -> str | None:
-    """Returns the `Idempotency-Key`; None without the header."""
+    """Returns the `Idempotency-Key`, or None without the header."""
     written = request.headers.get("idempotency-key")
     if written is None:
         return None

@@ -220,7 +220,7 @@ class ProblemError(RefusedError):
     def __init__(
         self, word: str, detail: str, *, headers: Mapping[str, str] | None = None, **members: Any
     ) -> None:
-        """`word` is one of `KINDS`, `detail` a sentence about this request; `members` are added to the response."""
+        """`word` is a key of `KINDS`, `detail` a sentence about this request. `members` are added to the response."""
         super().__init__(detail)
         self.word = word
         self.headers = headers
@@ -238,7 +238,7 @@ def answer(request: Request, problem: ProblemError) -> Response:
 
 
 def response(url: URL, problem: ProblemError) -> Response:
-    """Returns a problem as a response, given only the address, as in ASGI middleware. On the paths of the OpenAI API it
+    """Returns a problem as a response, given only the address, for ASGI middleware. On the paths of the OpenAI API it
     has that API's error format."""
     kind = KINDS[problem.word]
     is_openai = policy.is_openai(url.path)
@@ -272,4 +272,4 @@ async def _page(request: Request) -> Response:
 
 
 ROUTES = [Route(PAGES + "{word}", _page, methods=["GET"])]
-"""The pages that `type` leads to."""
+"""The pages to which the `type` of a problem refers."""

@@ -9,13 +9,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class RawPaths:
-    """Middleware that replaces the decoded path by the path as it was sent."""
+    """Middleware that replaces the decoded path with the path as it was sent."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI. Servers that give no `raw_path` are left as they are."""
+        """ASGI. Without a `raw_path` from the server the path is not changed."""
         await self._app({**scope, "path": path_of(scope)} if "path" in scope else scope, receive, send)
 
 

@@ -24,8 +24,8 @@ ALWAYS = ("unauthorised", "forbidden", "too-many", "database-away", "wrong-schem
 """Problems that every route may return."""
 
 PRECONDITIONS = ("If-Match", "If-None-Match")
-"""If the condition in one of these does not hold, the request must not be executed (RFC 9110, 13.1). For an append the
-fold decides that; any other request with such a condition is refused."""
+"""A request with one of these must have no effect if the condition does not hold (RFC 9110, 13.1). For an append the
+fold decides that. Other routes that change something refuse these headers."""
 
 
 class DescribedRoute(Route):
@@ -45,10 +45,10 @@ class DescribedRoute(Route):
         body: dict[str, Any] | None = None,
         operation: str | None = None,
     ) -> None:
-        """`scope` is the scope that it needs, or a tuple of several. `answers` are OpenAPI's responses by
-        status, or have a `model` instead of content: a dataclass, or None for any object. `problems` are the words of
-        problems that it may return besides those in `ALWAYS`. `operation` is its name in the document, without the
-        method; the endpoint's, if not given."""
+        """`scope` is the required scope, or several that are all required. `answers` has OpenAPI's responses by status;
+        in place of content they may have a `model`, which is a dataclass, or None for any object. `problems` has the
+        words of the problems that it may return besides `ALWAYS`. `operation` is its name in the document, without the
+        method, by default that of the endpoint."""
         scopes: tuple[Scope, ...] = (scope,) if isinstance(scope, str) else scope
         is_safe = method in policy.SAFE
         offered = {one.name for one in parameters}
@@ -79,8 +79,8 @@ class DescribedRoute(Route):
 async def _answered(
     scopes: Sequence[Scope], refused: Sequence[str], endpoint: Endpoint, request: Request
 ) -> Response:
-    """Answers a request whose caller has these scopes. Raises `forbidden` for others, and `bad-parameter` for a header
-    that is `refused`."""
+    """Answer a request whose caller has these scopes. Raises `forbidden` for others, and `bad-parameter` if it has one
+    of the `refused` headers."""
     for scope in scopes:
         require(request.scope, scope)
     for name in refused:
@@ -95,7 +95,7 @@ async def _answered(
 
 
 def bound(endpoint: UnboundEndpoint, dependencies: Dependencies) -> Endpoint:
-    """Returns the endpoint with these dependencies, under its own name, which the document has."""
+    """Returns the endpoint with its dependencies. It keeps its name, which the document uses."""
     return update_wrapper(partial(endpoint, dependencies), endpoint)
 
 
@@ -107,7 +107,7 @@ def require(request: Mapping[str, Any], scope: Scope) -> None:
 
 
 def problem_answers(*words: str) -> dict[str, Any]:
-    """Returns the answers of these problems and of `ALWAYS`, as OpenAPI has them."""
+    """Returns the responses of these problems and of `ALWAYS` in OpenAPI's format."""
     by_status: dict[int, list[str]] = {}
     for word in dict.fromkeys((*words, *ALWAYS)):
         by_status.setdefault(KINDS[word].status, []).append(word)

@@ -29,7 +29,7 @@ RUN = parameters.in_path(
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of a conversation, in the order in which they were requested."""
+    """The runs of a conversation, in the order of their requests."""
 
     context_id: str
     runs: list[RunLine]
@@ -107,7 +107,8 @@ async def _run_request(dependencies: Dependencies, request: Request) -> Response
 
 
 async def _whole_run_id(dependencies: Dependencies, context_id: str, beginning: str) -> str:
-    """Returns the id of the one run whose id begins with this. Raises the problem `not-found` for none or several."""
+    """Returns the id of the only run whose id begins with this text. Raises the problem `not-found` for none or
+    several."""
     run_ids = await dependencies.database.read(history.runs_named, context_id, beginning)
     if not run_ids:
         await contexts.head_of(dependencies, context_id)

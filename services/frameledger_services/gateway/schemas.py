@@ -46,7 +46,7 @@ FRAME: dict[str, Any] = {
         "metadata": {"description": "Anything; kept and never looked at.", "type": "object"},
     },
 }
-"""What every frame has, for the OpenAPI document."""
+"""The common fields of all frames, for the OpenAPI document."""
 
 
 def routes(_: Dependencies) -> list[BaseRoute]:

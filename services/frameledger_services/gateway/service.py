@@ -29,9 +29,9 @@ from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 BACKLOG = 2_048
 
 KEEP_ALIVE_SECONDS = 75
-"""How long a connection without a request stays open: longer than clients and load balancers keep theirs (a minute at
-most, by default). Whoever closes first must be the side that sends requests: one that is sent to a connection which is
-just being closed is lost, and a load balancer answers 502."""
+"""How long an idle connection stays open: longer than clients and load balancers keep theirs (a minute at most, by
+default). The side that sends requests must close first: a request that is sent to a connection while the server closes
+it is lost, and a load balancer answers 502."""
 
 _log = logs.get_logger("gateway")
 
@@ -90,7 +90,7 @@ async def connected(
     )
     hub = Hub(settings, StreamMetrics(metrics))
     async with (
-        # The gateway publishes frames of its clients: they would not see its warnings.
+        # The gateway publishes frames of its clients, who would not see its warnings.
         Client(
             settings, source=SOURCE, connections=most, metrics=metrics, warns_of_misspelled=False
         ) as client,
@@ -104,7 +104,7 @@ async def connected(
 
 @asynccontextmanager
 async def _running(hub: Hub, stopping: asyncio.Event) -> AsyncIterator[None]:
-    """Run the hub during the block. If it fails, the process stops, and the end of the block raises the error."""
+    """Runs the hub during the block. If the hub fails, the process stops, and the end of the block raises the error."""
     working = asyncio.create_task(hub.run())
     working.add_done_callback(lambda _: stopping.set())
     try:
@@ -117,7 +117,7 @@ async def _running(hub: Hub, stopping: asyncio.Event) -> AsyncIterator[None]:
 
 
 def address(host: str, port: int) -> str:
-    """Returns the base of the gateway's addresses."""
+    """Returns the base URL of the gateway."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -1,9 +1,9 @@
-"""What clients of any gateway follow: marks in PostgreSQL (`store/client_marks`), on one session of this process.
+"""Tells all gateways what clients follow, by marks in PostgreSQL (`store/client_marks`) on one session of each process.
 
-A client may return to a gateway other than the one that it left, which must then not interrupt its answer. And a client
-that stops its answer and asks again may do so at another gateway, which interrupts the answer that was left.
+A client may reconnect to another gateway than the one that it left, which must not interrupt the client's answer then.
+And a client that stops its answer may ask again at another gateway, which interrupts the abandoned answer.
 
-A process that dies loses its marks with its session; one that loses its session sets them again on the next one.
+A process that dies loses its marks with its session. A process that loses its session sets them again on the next one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from frameledger_services.store.connections import Connections
 from frameledger_services.supervision import Backoff
 
 MOST_MARKS = 1_000
-"""The maximum of this process: PostgreSQL has room for some thousand locks of all sessions. Clients beyond it are not
-marked, and have to return to this process."""
+"""The maximum number of marks of this process: PostgreSQL has room for some thousands of locks of all sessions. Beyond
+it nothing is marked, and clients have to reconnect to this process."""
 
 Mark = tuple[str, ...]
-"""Words that name what is marked."""
+"""The words that name a mark."""
 
 _log = logs.get_logger("gateway")
 
@@ -42,7 +42,7 @@ class SharedMarks:
         self._readers = readers
         self._wanted_marks: Counter[int] = Counter()
         self._set: set[int] = set()
-        """The marks that are set on the current session."""
+        """The keys that are set on the current session."""
 
         self._session: Connection | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -50,15 +50,15 @@ class SharedMarks:
         self._working: asyncio.Task[None] | None = None
 
     def add(self, *mark: str) -> None:
-        """Set a mark, soon. Each has to be removed as often as it was added."""
+        """Set a mark soon (`settle` waits for it). A mark has to be removed as often as it was added."""
         self._change(mark, 1)
 
     def remove(self, *mark: str) -> None:
-        """Remove a mark, soon."""
+        """Remove a mark soon."""
         self._change(mark, -1)
 
     async def settle(self) -> None:
-        """Return once the marks are set, and others are removed. Raises `DatabaseError`."""
+        """Wait until all added marks are set and all removed ones are gone. Raises `DatabaseError`."""
         async with self._one_at_a_time:
             if not self._wanted_marks and self._session is None:
                 return
@@ -84,7 +84,7 @@ class SharedMarks:
             self._working = asyncio.create_task(self._keep())
 
     async def _keep(self) -> None:
-        """Keep the session's marks as they are wanted; without any, no session."""
+        """Synchronize the session's marks with the wanted ones, and close the session when there are none."""
         backoff = Backoff()
         try:
             while True:
@@ -110,7 +110,7 @@ class SharedMarks:
             await self._drop()
 
     async def _synchronized(self) -> Connection:
-        """Returns the session, with the marks that are wanted."""
+        """Returns the session after setting the wanted marks on it."""
         if self._session is None:
             self._session = await connections.connect(self._settings, "frameledger-gateway")
             self._set = set()

@@ -9,7 +9,7 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 def prose(text: str) -> str:
-    """Returns text as HTML. Text between backticks is code."""
+    """Returns text as HTML, with text between backticks as code."""
     return _CODE.sub(r"<code>\1</code>", html.escape(text))
 
 
