@@ -38,8 +38,8 @@ from frameledger_services.store.outbox import OutboxRow
 
 @dataclass(frozen=True, slots=True)
 class StoredIds:
-    """Frames that are stored already, by context and id, with their payloads; and those that erased a life, whose only
-    trace is the receipt."""
+    """Frames that are stored already, with their payloads, by context and id; and erasures, of which only the receipt
+    is stored."""
 
     frames: dict[tuple[str, UUID], bytes]
     erasures: dict[tuple[str, UUID], bytes]
@@ -66,7 +66,7 @@ class BatchFold:
         # For conversations that are erased in this batch: the part that has the rows of the present life.
         self._lives: dict[str, int] = {}
         self.duplicates = 0
-        """Frames that came again."""
+        """The number of repeated frames."""
 
         self.touched: dict[str, Head] = {}
         self._heads = heads
@@ -79,8 +79,8 @@ class BatchFold:
         self._refuse_erased = refuse_erased
 
     def fold(self, batch: Iterable[DecodedRecord]) -> list[Rows]:
-        """Fold records, in the order of their partitions. Returns their rows in parts: the first has the lives that
-        conversations had, the second those that they began by an erasure in this batch, and so on.
+        """Fold records, in the order of their partitions. Returns their rows in parts: the first has the rows of the
+        conversations' current lives, the second those of lives that began after an erasure in this batch, and so on.
 
         Raises `UnfoldableError` for a frame that makes the fold raise, and `PossibleDuplicateError`; the heads must not
         be used after that.
@@ -134,7 +134,7 @@ class BatchFold:
         if head.parked_version is not None:
             if not isinstance(logged.frame, LLMContextEraseFrame):
                 return "parked", None
-            # It forgets what could not be folded, too.
+            # An erasure also removes the frames that could not be folded.
             before = replace(before, version=Version(head.version))
         try:
             step = evolve(before, logged.frame, logged_at)
@@ -154,8 +154,8 @@ class BatchFold:
         return step.outcome, step.reason
 
     def _is_left_out(self, record: Record, logged: LoggedFrame, head: Head) -> bool:
-        """Whether a frame after an erasure is no frame of the present life (RA5.lives), or would begin one although
-        that is refused."""
+        """Whether a frame comes after an erasure and does not belong to the present life (RA5.lives), or would begin a
+        new life although that is refused."""
         frame, erased = logged.frame, head.state.erased
         if erased is None or isinstance(frame, LLMContextEraseFrame):
             return False
@@ -199,8 +199,8 @@ class BatchFold:
         self._stored_ids = StoredIds(of_others, ids.erasures | {(context_id, row.frame_id): row.payload})
 
     def _parts_to_write(self) -> list[Rows]:
-        """Returns the parts. Effects of a life that is erased in this batch are left out, except cancellations of its
-        work."""
+        """Returns the parts. Of the effects of a life that is erased in this batch, only cancellations of its work are
+        kept."""
         for part, following in itertools.pairwise(self._parts):
             published, stopped = part.outbox, list[OutboxRow]()
             part.outbox = []
@@ -220,8 +220,8 @@ class BatchFold:
         """Whether a frame with this id was folded before. If it was the same frame, it is counted as a duplicate;
         otherwise this one becomes a dead letter.
 
-        An id that was derived from an offset comes again only with a copy, of a record that was forwarded twice, or
-        that the log had lost.
+        An id that was derived from an offset is repeated only by a copy, of a record that was forwarded twice or that
+        the log had lost.
         """
         if self._stored_ids is None:
             known = head.recent.get(frame_id)
@@ -261,7 +261,7 @@ class BatchFold:
         rows = self._rows_of(context_id or "")
         rows.rejections.append(DeadLetterRow(record, code, clean(error), context_id))
         letter = dead_letter_row(record, code, error, self._topics.dead_letters)
-        # Uncompressed it may be too large for any topic. `rejected_frames` has it in any case.
+        # Uncompressed, the record may be too large for any topic. `rejected_frames` has it in any case.
         if letter.size <= MAX_DEAD_LETTER_BYTES:
             rows.outbox.append(letter)
 

@@ -17,15 +17,15 @@ MOST_LINKS = 32
 
 
 def batch_span(topic: str, group: str, batch: Sequence[DecodedRecord]) -> Span:
-    """Begins the span of a batch, if one is recorded of it.
+    """Begins the span of a batch, if it is to be recorded.
 
-    If all its recorded frames belong to one trace, the span is in that trace, below that of the first frame. If they
-    belong to several, it is in a trace of its own, with links to them. A piece of text alone is no reason for a span:
-    an answer has hundreds.
+    If the recorded frames belong to one trace, the span is in that trace, below that of the first frame. If they belong
+    to several, it has a trace of its own, with links to them. A piece of text alone does not begin a span: an answer
+    has hundreds.
     """
     if not tracing.is_possible():
         return Span(None)
-    # This is the whole cost of a frame whose trace is not recorded.
+    # A frame whose trace is not recorded costs nothing beyond this.
     sampled = [
         logged
         for _, logged in batch
@@ -46,7 +46,7 @@ def batch_span(topic: str, group: str, batch: Sequence[DecodedRecord]) -> Span:
 
 
 def note_outcomes(span: Span, parts: Sequence[Rows]) -> None:
-    """Note on it what became of the frames."""
+    """Record the outcomes of the frames on the span."""
     if span.is_recording:
         outcomes = [frame.outcome for part in parts for frame in part.frames]
         span.set(names.BATCH_APPLIED, outcomes.count("applied"))
@@ -58,4 +58,4 @@ def _is_piece(frame: AnyFrame) -> bool:
 
 
 _COMPLETE_TEXTS = {"TranscriptionFrame"}
-"""A text frame that says all of it at once."""
+"""Types of text frames that have a complete text."""

@@ -1,6 +1,7 @@
-"""Batches: records become frames, and every frame that can be stored is stored exactly once (`commits`).
+"""Batches: folds and stores records, each exactly once (`commits`).
 
-A record that cannot be stored is no error: `unstorable_records` parks its conversation, or keeps it as a dead letter.
+A record that cannot be stored is not an error: `unstorable_records` parks its conversation, or keeps the record as a
+dead letter.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from frameledger_services.store.outbox import OutboxRow
 
 
 class Batches:
-    """Folds and stores batches, each in one of these commits or, around a record that cannot be stored, in several."""
+    """Folds and stores batches, each in one commit, or in several around a record that cannot be stored."""
 
     def __init__(self, commits: Commits) -> None:
         self._commits = commits
@@ -32,9 +33,9 @@ class Batches:
     ) -> list[OutboxRow]:
         """Store the records up to these next offsets of partitions, and advance the partitions to them.
 
-        Returns the rows of the outbox. Raises `ProjectorFencedError` if a partition was lost, and psycopg's errors
-        when the database cannot be reached; then nothing was stored and the records have to be read again. A frame that
-        can never be folded or stored parks its conversation and is no error.
+        Returns the rows of the outbox. Raises `ProjectorFencedError` if a partition was lost, and psycopg's errors if
+        the database cannot be reached; then nothing was stored, and the records have to be read again. A frame that can
+        never be folded or stored parks its conversation, which is not an error.
         """
         with time_limit():
             batch = [
@@ -46,7 +47,7 @@ class Batches:
         return self._commits.rows_of_rebuilds() + stored
 
     async def park(self, record: Record, owned: OwnedPartitions, why: Exception) -> list[OutboxRow]:
-        """Store a record without folding it, and park its conversation there. A record that is no frame of a
+        """Store a record without folding it, and park its conversation from there on. A record that is not a frame of a
         conversation in its own partition becomes a dead letter."""
         with time_limit():
             decoded = decode_record(record)

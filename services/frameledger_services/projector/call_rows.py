@@ -38,7 +38,7 @@ CallChange = (
 
 
 def write_call(rows: Rows, head: Head, change: CallChange, version: int, logged_at: Any) -> None:
-    """Add what the frame at this version changed of a call to the rows of the batch, and to the head's counters."""
+    """Add the change of a call by the frame at this version to the rows of the batch and to the head's counters."""
     writing = _Writing(rows, head, version, logged_at)
     match change:
         case CallAnnounced():
@@ -63,13 +63,13 @@ def write_call(rows: Rows, head: Head, change: CallChange, version: int, logged_
             head.counters.open_calls -= 1
             row = writing.row_of(change.key)
             row.update(status=change.end, settled_version=version, settled_at=logged_at)
-            # It still has the state before this frame.
+            # The row still has the state before this frame.
             known = head.state.calls.open.get(change.tool_call_id)
             rows.settled.append(("" if known is None else known.function_name, change.end))
             if change.result is not None:
                 row["result"] = to_json(change.result)
         case CallResolved():
-            # The result that it was settled with stays: what the model was told at that time.
+            # The first result stays: it is what the model was told at that time.
             writing.row_of(change.key)["resolved_version"] = version
         case _:
             assert_never(change)

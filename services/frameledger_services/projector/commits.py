@@ -3,14 +3,14 @@
 If the process dies before the commit, nothing of the batch happened: the next owner of the partitions reads from the
 old `next_offset`. If it dies after the commit, all of it happened, and the next owner publishes what the outbox holds.
 There is no third case, because rows, heads, outbox and `next_offset` are one commit: of a transaction, or of the one
-statement that a small batch is. If it dies before it gets the answer, it is one of the two, and the next owner's first
-statement shows which.
+statement that a small batch is. If it dies before it receives the answer, one of the two is the case, and the next
+owner's first statement shows which.
 
 If the database crashes, it may lose the latest commits, whole and newest first: the log is read again from the
-`next_offset` that is left, to the same rows. So a batch may be visible before it is on disk, if everything that acts on
-it would follow from the log again. A batch that writes to the outbox, or the worker of a call, is on disk when its
-commit returns, and so is every large one. Any other is on disk when it is notified, right after (`notifier`). If a
-power cut takes the same moments from Kafka too, the conversation ends before them, in both.
+`next_offset` that is left, to the same rows. So a batch may be visible before it is on disk, as long as nothing acts on
+it that would not follow from the log again. A batch that writes to the outbox, or the worker of a call, is on disk when
+its commit returns, and so is every large one. Any other is on disk when it is notified, directly afterwards
+(`notifier`). If a power cut takes the latest records from Kafka too, the conversation ends before them in both.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ from frameledger_services.telemetry.tracing import NO_SPAN, Span
 
 SMALL_RECORDS = 64
 SMALL_BYTES = 256 * 1024
-"""A batch within both limits is written in one statement; for more rows COPY is quicker."""
+"""A batch within both limits is written in one statement. For more rows COPY is faster."""
 
 
 REBUILT_FOR = f"folded by fold version {FOLD_VERSION}, when its next frame arrived"
-"""Why outcomes changed, in `outcome_changes`."""
+"""The reason in `outcome_changes` for outcomes that changed."""
 
 _log = logs.get_logger("projector")
 
 
 class Commits:
-    """Folds batches and stores each in one commit, on one connection that nothing else uses for transactions."""
+    """Folds batches and stores each in one commit, on a connection that nothing else uses for transactions."""
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ class Commits:
         refuse_erased: bool = False,
         metrics: ProjectorMetrics | None = None,
     ) -> None:
-        """`rebuild_frames` as in the settings. `refuse_erased`: a frame to the id of an erased conversation is a dead
-        letter, and begins no other."""
+        """`rebuild_frames` is the setting of that name. With `refuse_erased` a frame with the id of an erased
+        conversation becomes a dead letter and does not begin a new life."""
         self.connection = connection
         self._refuse_erased = refuse_erased
         self.topics = topics
@@ -90,7 +90,7 @@ class Commits:
         self._of_rebuilds: list[OutboxRow] = []
         self._metrics = metrics or ProjectorMetrics()
         self.span: Span = NO_SPAN
-        """That of the batch, to which its outcomes are noted."""
+        """The span of the batch, on which its outcomes are recorded."""
 
     async def commit(
         self,
@@ -102,8 +102,8 @@ class Commits:
         parked_for: str | None = None,
     ) -> list[OutboxRow]:
         """Store a batch in one commit, and return the rows of the outbox. With `parked_for` its conversations are
-        parked first, for that reason. Raises errors for records that cannot be stored (`unstorable_records`); nothing
-        of the batch is stored then."""
+        parked first, for that reason. A record that cannot be stored raises an error (`unstorable_records` handles it),
+        and nothing of the batch is stored."""
         last = {record.partition: record for record, _ in batch}
         progress = [
             _progress(owned[partition], last.get(partition), end) for partition, end in next_offsets.items()
@@ -112,7 +112,7 @@ class Commits:
         try:
             await self._failpoint("before load")
             began = clock()
-            # Before the lock: these rows have been ours since we took the partitions over, like everything in memory.
+            # Before the lock: these rows are ours since we took the partitions over, like everything in memory.
             heads = await self._heads(context_ids, may_rebuild=parked_for is None)
             loaded = clock()
             await self._failpoint("after load")
@@ -131,9 +131,9 @@ class Commits:
             self.cache.drop(context_ids)
             known = {head.context_id for head in folding.touched.values() if head.stored}
             if (await head_statements.rebuilt(self.connection, known)).keys() < known:
-                # A head was erased without a fence: whatever else is in memory cannot be trusted either.
+                # A head was erased without a fence: nothing else in memory can be trusted either.
                 raise ProjectorFencedError(set(next_offsets)) from None
-            # Rebuilt: nothing of the batch happened, and it is folded again, on the heads that are there now.
+            # A conversation was rebuilt: nothing of the batch was stored, and it is folded again on the current heads.
             return await self.commit(batch, owned, next_offsets, stored_ids, parked_for=parked_for)
         except BaseException:
             self.cache.drop(context_ids)
@@ -205,7 +205,7 @@ class Commits:
         return BatchFold(heads, self.topics, stored_ids, held, refuse_erased=self._refuse_erased)
 
     async def _heads(self, context_ids: set[ContextId], *, may_rebuild: bool) -> dict[str, Head]:
-        """Returns the heads of these conversations: from the cache, all others in one query."""
+        """Returns the heads of these conversations, from the cache or in one query for the others."""
         heads: dict[str, Head] = {}
         missing = []
         for context_id in context_ids:
@@ -221,7 +221,7 @@ class Commits:
         return heads | await load(self.connection, missing, rebuild, max_frames=self._rebuild_frames)
 
     async def _rebuild(self, context_id: ContextId) -> None:
-        """Rebuild a conversation that an older release folded. If that fails, folding continues from its old state."""
+        """Rebuild a conversation that an older release folded. If that fails, it continues from its old state."""
         topics = self.topics
         try:
             rebuilt = await rebuild(self.connection, topics.frames, topics.effects, context_id, REBUILT_FOR)
@@ -236,7 +236,7 @@ class Commits:
             self._of_rebuilds += rebuilt.outbox
 
     def rows_of_rebuilds(self) -> list[OutboxRow]:
-        """Returns the rows that rebuilds left in the outbox, each once."""
+        """Returns the rows that rebuilds added to the outbox since the last call."""
         rows, self._of_rebuilds = self._of_rebuilds, []
         return rows
 

@@ -1,4 +1,4 @@
-"""Rows in `runs` for answers without a run: a model that runs elsewhere is counted like any other (RA5.counted)."""
+"""Writes rows in `runs` for answers without a run, so that a model that runs elsewhere is counted too (RA5.counted)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from frameledger_services.projector.rows import Rows
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 MOST_TOKENS = 10**12
-"""The maximum number of tokens of each kind in a row. A frame may name any 8-byte number, and the sum of two such
-numbers would fail each view and each token limit, for all conversations."""
+"""The maximum of each kind of tokens in a row. A frame may have any number of 8 bytes, and a sum of two of those would
+overflow: every view and every limit of tokens would fail, for all conversations."""
 
 Row = dict[str, Any]
 
@@ -33,9 +33,9 @@ Row = dict[str, Any]
 def write_counted(
     rows: Rows, head: Head, frame: AnyFrame, before: State, after: State, logged_at: Any
 ) -> None:
-    """Add what a frame says of such an answer: its start, its first text, its tokens, or how it ended.
+    """Add what a frame says about such an answer: its start, its first text, its tokens, or its end.
 
-    Its row stays `noted` until it ends, because no worker of ours runs it: it is neither waited for nor taken over.
+    Its row has the status `noted` until it ends: no worker of ours runs it, so it is neither waited for nor taken over.
     """
     was, now = before.speech.response, after.speech.response
     version = int(after.version)
@@ -60,7 +60,7 @@ def write_counted(
         row = rows.run(head.context_id, now.counts_as)
         row.update(started_version=version, started_at=logged_at)
         if "replay_of" in frame.metadata:
-            # What it cost was counted where the original is.
+            # Its cost was counted with the original.
             row["is_copy"] = True
         if isinstance(frame, LLMFullResponseStartFrame):
             row.update(
@@ -72,7 +72,7 @@ def write_counted(
 
 
 def used(usage: Usage, *, partial: bool) -> Row:
-    """Returns the columns of what an answer used. `partial`: more may follow, or is not known."""
+    """Returns the columns of an answer's usage. With `partial` more may follow, or is unknown."""
     counts = {name: getattr(usage, name) for name in TOKENS}
     row: Row = {name: None if count is None else min(count, MOST_TOKENS) for name, count in counts.items()}
     return row | {"usage_partial": partial}

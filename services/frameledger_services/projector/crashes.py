@@ -1,25 +1,25 @@
-"""Poison records: how crashes are counted, and when a conversation is parked because of them.
+"""Poison records: counts crashes, and parks the conversation of a record that causes them.
 
 A record may kill the process that decodes or folds it: by a bug in a library, too much memory, an endless computation
-(`watchdog`). Its partition would stand still for ever, while one projector after the other crashes on it. Crashes that
-no record caused are ordinary, though, and no number of them may park a conversation. Hence:
+(`watchdog`). Its partition would stand still for ever, while one projector after the other crashes on it. But crashes
+that no record caused are ordinary, and no number of them may park a conversation. Hence:
 
-**What a crash is.** Before an owner decodes its first records of a partition, it notes in a commit of its own that it
-begins (`projections.attempt`). The commit that advances `next_offset` clears the note, and so does an orderly end. The
-next owner counts a crash if it finds the note, and
+**What counts as a crash.** Before an owner decodes its first records of a partition, it commits a note that it begins
+(`projections.attempt`). The commit that advances `next_offset` clears the note, and so does an orderly end. The next
+owner counts a crash if it finds the note, and
 
 - the owner was another process, whose session is gone. A session that we may not see (of another database user)
   counts as present.
 - PostgreSQL has run without a restart since the owner took over. Otherwise the owner lost its session by that.
 - the owner's session did not have to be terminated in the middle of a statement: it was waiting, not computing.
 
-So these are not counted: an owner that was fenced, was idle or frozen, or had nothing to read; a server or machine that
-was lost as a whole. A crash while bytes are received is not counted either: to make a dead letter of the record, it has
-to be received too.
+So an owner that was fenced, idle or frozen, or had nothing to read, is not counted, nor is the loss of a whole server
+or machine. A crash while bytes are received is not counted either: even to become a dead letter, the record has to be
+received.
 
-**What is no crash.** Every Python exception: `end_in_order` clears the notes. A revoked right, the wrong broker, the
-state of a newer release, a bug outside the fold are not the fault of a record, and need an operator. An error that the
-values of one record raise is found by halving the batch (`unstorable_records`).
+**What is not a crash.** No Python exception is: `end_in_order` clears the notes. A revoked right, a wrong broker, the
+state of a newer release and a bug outside the fold are not caused by a record, and need an operator. A record whose
+values raise an error is found by halving the batch (`unstorable_records`).
 
 **What follows** from the crashes since `next_offset` last moved:
 
@@ -30,8 +30,9 @@ values of one record raise is found by halving the batch (`unstorable_records`).
 | `PARKED_AFTER` on the first record alone | stores that record without folding it; its conversation is parked |
 | more: even decoding it crashes | makes a dead letter of its bytes |
 
-So a record is parked when `PARKED_AFTER` processes in turn crashed while they had begun nothing else. Parking is noted
-and counted like any attempt. The notes need not be on disk, since they do not count after a restart of the server.
+So a record is parked after `PARKED_AFTER` consecutive processes crashed while they worked on nothing else. Parking is
+noted and counted like any attempt. The notes need not be on disk, since they do not count after a restart of the
+server.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ ISOLATED_AFTER = 3
 """Crashes at one offset after which its records are isolated."""
 
 PARKED_AFTER = 2
-"""Crashes on a record alone after which it is not folded any more."""
+"""Crashes on a single record after which it is no longer folded."""
 
 ORDERLY_SECONDS = 10.0
-"""How long `end_in_order` waits for the database at most."""
+"""Maximum wait of `end_in_order` for the database."""
 
 Treatment = Literal["batch", "isolate", "park", "dead letter"]
 
@@ -98,7 +99,7 @@ class PoisonError(RefusedError):
 
 
 class Isolation:
-    """Stores batches, and notes before that they were begun, so that a crash is counted; isolates after crashes."""
+    """Stores batches, each after a note that it begins, by which a crash is counted. Isolates records after crashes."""
 
     def __init__(self, connection: Connection, topic: str, batches: Batches) -> None:
         self._connection = connection
@@ -108,7 +109,7 @@ class Isolation:
         self._isolated: dict[int, Crashes] = {}
 
     def take(self, owned: OwnedPartition, crashes: Crashes) -> None:
-        """Note that a partition was taken over, and its crashes."""
+        """Called with a partition that was taken over, and its crashes."""
         self.forget(owned.partition)
         if crashes.treatment != "batch":
             self._isolated[owned.partition] = crashes
@@ -121,7 +122,7 @@ class Isolation:
             )
 
     def forget(self, partition: int) -> None:
-        """Forget a partition that is not owned any more, or is taken over again."""
+        """Forget a partition that is no longer owned, or is about to be taken over again."""
         self._begun_partitions.discard(partition)
         self._isolated.pop(partition, None)
 
@@ -139,10 +140,10 @@ class Isolation:
         owned: OwnedPartitions,
         next_offsets: Mapping[int, int],
     ) -> list[OutboxRow]:
-        """`Batches.store`, after noting the attempt. A record of an isolated partition has to come alone.
+        """Note the attempt, then call `Batches.store`. A record of an isolated partition has to be the only one.
 
-        A crash before the note happened before anything was decoded; between the note and the commit it is counted;
-        the commit clears the note.
+        Before the note nothing is decoded; a crash between the note and the commit is counted; the commit clears the
+        note.
         """
         partition = chunk[0][0].partition if chunk else None
         if partition is not None and partition in self._isolated:
@@ -152,7 +153,7 @@ class Isolation:
         return await self._batches.store(chunk, owned, next_offsets)
 
     def end(self, next_offsets: Mapping[int, int]) -> None:
-        """All records that were fetched of these partitions are stored: they are not isolated any longer."""
+        """Called when all fetched records of these partitions are stored: they are no longer isolated."""
         for partition in next_offsets:
             self._isolated.pop(partition, None)
 
@@ -163,7 +164,7 @@ class Isolation:
         owned: OwnedPartitions,
         next_offsets: Mapping[int, int],
     ) -> list[OutboxRow]:
-        # The crashes were on the first record only.
+        # The crashes were on the first record alone.
         crashes, self._isolated[partition] = self._isolated[partition], Crashes()
         await self._begin("record", {partition}, owned)
         record = chunk[0][0]
@@ -186,8 +187,8 @@ class Isolation:
 async def end_in_order(
     connection: Connection, topic: str, owner: str, reconnect: Callable[[], Awaitable[Connection]]
 ) -> None:
-    """Note that this owner did not crash, on a new connection if this one is broken. Errors are ignored: if the
-    database is away, its restart says the same."""
+    """Clear the notes of this owner, which did not crash, on a new connection if this one is broken. Errors are
+    ignored: if the database is away, the notes do not count after its restart."""
     with suppress(psycopg.Error, OSError, TimeoutError):
         async with asyncio.timeout(ORDERLY_SECONDS):
             try:

@@ -1,4 +1,4 @@
-"""Records with the frames that they carry, or with the reason why they carry none."""
+"""Records, each with its frame, or with the reason why it has none."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Unstorable:
 DecodedRecord = tuple[Record, LoggedFrame | DecodeError | Unstorable]
 
 FetchedRecord = tuple[Record, LoggedFrame | DecodeError | Unstorable | None]
-"""The same; None for a record that is not decoded yet."""
+"""The same, with None for a record that is not decoded yet."""
 
 
 def decode_record(record: Record) -> DecodedRecord:
-    """Returns the record with the frame that it carries, or with what is wrong with it."""
+    """Returns the record with its frame, or with the reason why it has none."""
     try:
         return record, read(record)
     except DecodeError as error:

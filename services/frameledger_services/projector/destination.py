@@ -1,10 +1,10 @@
-"""A topic that outbox rows are published to. While it refuses them they stay in the outbox, and nothing else waits.
+"""One topic to which outbox rows are published. While it refuses rows they stay in the outbox, and nothing else waits.
 
-A topic that does not exist, or must not be written, needs an operator; it is no reason to stop folding, or publishing
+A topic that does not exist, or that we may not write, needs an operator; it is no reason to stop folding, or publishing
 to other topics. Rows of a batch are sent from memory. Rows that were in the outbox before, rows that a topic refuses,
 and rows that are committed faster than the broker acknowledges them are kept as pages of places, and each page is read
-from the outbox when its turn comes. What a partition does not acknowledge in time, and what comes later for that
-partition, is left to `stalled`; the rows of other partitions go on.
+from the outbox when its turn comes. Rows that a partition does not acknowledge in time, and later rows of that
+partition, are left to `stalled`; those of other partitions are sent.
 
 | the process dies | what the next owner finds |
 | --- | --- |
@@ -25,17 +25,17 @@ from frameledger_services.store.outbox import PAGE_BYTES, OutboxPage, OutboxPage
 from frameledger_services.supervision import Backoff
 
 Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
-"""Publishes rows in their order. Returns, once the broker has acknowledged them, those that are too large. Raises
-`PartlySentError` if it acknowledged only some, and what `transient.BROKER` has if it took none."""
+"""Publishes rows in their order, and waits for acknowledgement. Returns the rows that are too large. Raises
+`PartlySentError` if the broker acknowledged only some, and the errors in `transient.BROKER` if it accepted none."""
 
 _log = logs.get_logger("projector")
 
 
 class Destination:
-    """The rows of one topic, those of each of its partitions sent in the order in which they were added.
+    """Sends the rows of one topic, those of each partition in the order in which they were added.
 
-    A row of a partition that stalls comes after those in `stalled`, which has all that came before it: what is not sent
-    yet is handed over in its order, and a partition leaves `stalled` when nothing of it is there.
+    If a partition stalls, its unsent rows are handed over to `stalled` in their order, and later rows follow them
+    there. The partition leaves `stalled` once it has no rows there.
     """
 
     def __init__(
@@ -57,8 +57,7 @@ class Destination:
         self.stalled = StalledPartitions(topic, send, read)
 
     def add(self, row: OutboxRow) -> None:
-        """Send this row after all of its partition that were added before. Its value is kept in memory while there is
-        room."""
+        """Send this row after the earlier rows of its partition. It is kept in memory while there is room."""
         size = row.size
         if not self._pages and self.stalled.has_partition_of(row):
             self.stalled.add(row)
@@ -71,17 +70,17 @@ class Destination:
         self._wake.set()
 
     def add_page(self, page: OutboxPage) -> None:
-        """Send the rows of this page after all of their partitions that were added before."""
+        """Send the rows of this page, each after the earlier rows of its partition."""
         self._pages.append(page)
         self._wake.set()
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing can be sent now: there are no rows, or the topic or their partition refuses them."""
+        """Whether nothing can be sent now: there are no rows, or the topic or their partitions refuse them."""
         return not self._is_sending and (self._is_refused or not (self._waiting or self._pages))
 
     async def run(self) -> None:
-        """Send what is added, until cancelled. Raises what the database raises, and bugs."""
+        """Send added rows until cancelled. Raises errors of the database, and bugs."""
         backoff = Backoff()
         while True:
             await self._wake.wait()
@@ -94,8 +93,8 @@ class Destination:
                 await self._send_next()
 
     async def _send_next(self) -> None:
-        """Send the rows that are in memory, or else the first page. If the topic refuses them, they are the first page
-        that is tried next."""
+        """Send the rows in memory, or else the first page. If the topic refuses them, they become the first page, which
+        is tried next."""
         if self._waiting:
             rows, self._waiting, self._waiting_bytes = self._waiting, [], 0
             unsent = await self._try(rows)
@@ -114,7 +113,7 @@ class Destination:
                 self._pages.done()
 
     def _put_back(self, rows: Sequence[OutboxRow]) -> None:
-        """Keep refused rows as pages, before those that were added meanwhile."""
+        """Keep refused rows as pages, before those that were added since."""
         pages = OutboxPages()
         for row in (*rows, *self._waiting):
             pages.add(row)
@@ -123,7 +122,7 @@ class Destination:
         self._pages, self._waiting, self._waiting_bytes = pages, [], 0
 
     def _leave_to_stalled(self, rows: Sequence[OutboxRow]) -> None:
-        """Hand over these rows, and those in memory that are after them. What is on later pages follows when they are
+        """Hand over these rows, and the rows in memory after them. Those on later pages follow when the pages are
         read."""
         if not rows:
             return
@@ -138,8 +137,8 @@ class Destination:
                 self._waiting.append(row)
 
     async def _try(self, rows: Sequence[OutboxRow]) -> Sequence[OutboxRow]:
-        """Returns the rows that were not sent: `_is_refused` says whether the topic refuses them; else their partitions
-        stall."""
+        """Send rows. Returns those that were not sent: `_is_refused` is true if the topic refuses them; otherwise their
+        partitions stall."""
         if not rows:
             self._is_refused = False
             return ()

@@ -1,4 +1,4 @@
-"""What the fold of a batch raises. The heads of the batch must not be used after that."""
+"""Errors of the fold of a batch. The heads of the batch must not be used after one."""
 
 from __future__ import annotations
 

@@ -49,13 +49,13 @@ def frame_row(
 
 
 def logged_at_of(record: Record, head: Head) -> datetime:
-    """Returns the broker's time, but never one before that of the previous frame. A rebuild gives the same."""
+    """Returns the broker's time, or that of the previous frame if it is later. A rebuild gives the same result."""
     logged_at = at(record.timestamp_ms or 0)
     return logged_at if head.last_at is None or logged_at >= head.last_at else head.last_at
 
 
 def named_id(frame: AnyFrame, name: str) -> str | None:
-    """Returns the id in this field; for a type without the field an extra of that name, if it is an id."""
+    """Returns the id in this field. For a type without the field, an extra field of that name counts if it is an id."""
     if name in frame.id_fields:
         id_: str | None = getattr(frame, name)
         return id_

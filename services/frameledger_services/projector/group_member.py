@@ -1,8 +1,8 @@
 """A projector as a member of its consumer group: takes partitions over, stores their records, and gives them up.
 
-The group only assigns partitions. How far each was read is stored in PostgreSQL, and advanced in the transaction of
-each batch. The group's consumer fetches nothing: `Feed` reads a partition from the moment at which it was taken over
-(`takeover`), so no record is read before its place is known.
+The group only assigns partitions. The position of each is in PostgreSQL, and advances in the transaction of each batch.
+The group's consumer fetches nothing: `Feed` reads a partition once it is taken over (`takeover`), so no record is read
+before the position is known.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from frameledger_services.store import outbox
 from frameledger_services.store.topics import TopicChangedError
 
 MAX_RECORDS = 2_000
-"""The maximum number of records of one read of the prefetch buffer, and so of a batch. A head is written once for all
-of its frames in a batch: with half as many records, a frame of a backlog took a sixth longer."""
+"""Maximum records of one read of the prefetch buffer, and so of a batch. A head is written once for all of its frames
+in a batch: with half as many records a frame of a backlog took a sixth longer."""
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-"""A batch ends with the record that makes it larger than this; a single record may be as large as records get."""
+"""A batch ends with the record that makes it larger than this. A single record may be of any size."""
 
 QUIET_MS = 500
 """How long one poll of the group lasts."""
 
 SESSION_CHECK_SECONDS = 2.0
-"""How often the session is asked whether it lives. Otherwise only the next frame would notice that the database was
-restarted, and wait until this projector is back in its group; until then nobody would own its partitions."""
+"""The interval at which the database session is checked. Otherwise only the next frame would notice a restart of the
+database, and would wait until this projector is back in its group; until then nobody would own its partitions."""
 
 MAX_FENCED_BACKOFF = 0.5
 """Upper bound in seconds of the random back-off after fencing, so that the new owner makes progress."""
@@ -60,7 +60,7 @@ _log = logs.get_logger("projector")
 
 
 class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
-    """Owns the partitions that the group assigns, stores what is read of them, and lets go of those that it revokes."""
+    """Owns the partitions that the group assigns, stores their records, and gives up those that it revokes."""
 
     def __init__(
         self,
@@ -102,12 +102,13 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             ]
             while not stopping.is_set():
                 if self._was_fenced:
-                    # Two projectors that both believe they own a partition would fence each other in step, for ever.
+                    # Two projectors that both believe they own a partition would otherwise fence each other in step,
+                    # for ever.
                     await supervision.pause(stopping, random() * MAX_FENCED_BACKOFF)
                     self._was_fenced = False
                 await self._take_over_assigned()
                 if self._pending.due():
-                    continue  # assigned meanwhile, and `until_ready` would forget that it was woken
+                    continue  # assigned in the meantime, and `until_ready` would forget that it was woken
                 await self._prefetch.until_ready()
                 async with self._batch_lock:
                     await self._store(self._prefetch.read(MAX_RECORDS))
@@ -116,12 +117,12 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 task.cancel()
 
     async def _poll_group(self) -> None:
-        """Stay a member of the group: a consumer heartbeats, and learns of rebalances, while it is polled. It returns
-        no records, since all partitions are paused and the feed reads them."""
+        """Stay a member of the group: a consumer sends heartbeats, and learns of rebalances, while it is polled. A poll
+        returns no records, since all partitions are paused and the feed reads them."""
         while True:
             await self._client.getmany(timeout_ms=QUIET_MS)
             if not self._client.partitions_for_topic(self._topics.frames):
-                # The topic was deleted, so nothing is assigned, and no fetch would notice that it is there again.
+                # The topic was deleted, so nothing is assigned, and no fetch would notice that it was created again.
                 # aiokafka itself refreshes its metadata only every five minutes.
                 self._client._client.force_metadata_update()
             self._prefetch.wake()
@@ -140,8 +141,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._prefetch.wake()
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Called by the consumer before other members get them. Waits until the current batch is stored, or the current
-        assignment of a partition is."""
+        """Called by the consumer before other members get the partitions. Waits until the current batch, or the current
+        takeover of a partition, is stored."""
         async with self._batch_lock:
             self._revocations += 1
             for place in revoked:
@@ -152,14 +153,14 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         if assigned:
             self._client.pause(*assigned)
             for place in assigned:
-                # Without a position the consumer would ask the coordinator for one.
+                # Without a position the consumer would request one from the coordinator.
                 self._client.seek(place, 0)
         self._pending.replace(place.partition for place in assigned)
         self._prefetch.wake()
 
     async def _take_over_assigned(self) -> None:
-        """Take over what is due. A partition without a leader, or whose leader does not answer, is tried again later,
-        and holds up no other; if no partition answers, that is an outage of the broker, and raised as one."""
+        """Take over the partitions that are due. One without a leader, or whose leader does not answer, is tried again
+        later and delays no other. If none answers, that is an outage of the broker, and is raised as one."""
         if not (due := self._pending.due()):
             return
         failures: list[Exception] = []
@@ -174,8 +175,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             raise failures[-1]
 
     async def _answering(self, due: Sequence[int]) -> Sequence[int]:
-        """Returns those of these partitions whose logs answer: one at least, or raises why none does. All are asked at
-        once; otherwise each partition of an unreachable broker would be waited for in turn."""
+        """Returns the partitions whose logs answer. If none does, raises the reason. All are asked concurrently, since
+        otherwise each partition of an unreachable broker would be waited for in turn."""
         began = asyncio.get_running_loop().time()
         patience = ANSWER_SECONDS if self._owned else ALONE_ANSWER_SECONDS
         ends = await self._log.ends(due, began + patience)
@@ -183,8 +184,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         return [one for one in due if one in ends]
 
     async def _take_over(self, partition: int) -> None:
-        # A revocation waits for it: afterwards it would fence the partition's next owner, which notices that only with
-        # its next batch.
+        # A revocation waits for this. After the revocation it would fence the partition's next owner, which would
+        # notice only with its next batch.
         async with self._batch_lock:
             if partition not in self._pending:
                 return
@@ -194,20 +195,20 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             )
         taken_over = await takeover.check_log(self._connection, self._log, self._topics.frames, assigned)
         if revocations != self._revocations:
-            return  # if we have it again, somebody may have owned it in between
+            return  # even if it is assigned to us again, another projector may have owned it in between
         self._pending.discard(partition)
         self._owned[partition] = taken_over.owned
         self._isolation.take(taken_over.owned, taken_over.crashes)
         self._feed.follow(partition, taken_over.owned.next_offset)
         self._relay.enqueue_pages(await outbox.left_behind(self._connection, self._topics.frames, partition))
         try:
-            # The former owner may have caught up, and died before it released them.
+            # The former owner may have caught up, and died before it released the effects.
             await self._release_effects([partition])
         except ProjectorFencedError:
             self._recover_from_fence({partition})
 
     async def _store(self, chunk: RecordChunk) -> None:
-        # A partition that was fetched again for a marker alone may have been stored up to there by now.
+        # A partition that was fetched again only for a marker may have been stored up to there by now.
         ends = {one: end for one, end in chunk.next_offsets.items() if end > self._owned[one].next_offset}
         for batch, next_offsets in _batches(chunk.records, ends, self._isolation.is_isolated):
             try:
@@ -215,14 +216,14 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 await self._release_effects(next_offsets)
             except ProjectorFencedError as fenced:
                 _log.warning("projector.fenced", partitions=sorted(fenced.partitions))
-                # All of them: the buffer has no more records of the batches that are not stored now.
+                # All partitions: the records of the batches that were not stored are no longer in the buffer.
                 self._recover_from_fence(set(ends))
                 return
             except NewerHeadError as newer:
                 self._leave_to_newer_release(newer, set(ends))
                 return
-            # A publisher of single frames waits for this; one of many does not notice.
-            # Those of one partition are in their order, so the first is about the oldest.
+            # A publisher of single frames waits for this; a publisher of many does not notice. Records of one partition
+            # are in order, so the first is about the oldest.
             self._notifier.notify(
                 next_offsets,
                 set(_conversations(batch)),
@@ -247,14 +248,14 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 self._relay.enqueue_pages(await held_effects.release(self._connection, self._topics, owned))
 
     def _recover_from_fence(self, moved: set[int]) -> None:
-        """After a fence nothing in memory can be trusted: take over again what is still assigned."""
+        """After a fence nothing in memory can be trusted: take over again the partitions that are still assigned."""
         self._was_fenced = True
         self._metrics.fenced.inc()
         self._take_over_again(moved)
 
     def _leave_to_newer_release(self, newer: NewerHeadError, read: set[int]) -> None:
-        """Store nothing more of the partition of this conversation until the group assigns it anew: no frame is
-        skipped, and no conversation is folded by two releases in turn."""
+        """Store nothing more of this conversation's partition until the group assigns it again: no frame is skipped,
+        and no conversation is folded by two releases in turn."""
         partition = home_partition(newer.context_id.encode(), self._topics.partitions)
         _log.error(
             "projector.newer_fold",
@@ -262,13 +263,15 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             context_id=newer.context_id,
             fold_version=newer.fold_version,
         )
-        # The buffer has no more records of the batches that are not stored now.
+        # The records of the batches that were not stored are no longer in the buffer.
         self._take_over_again(read - {partition})
         self._drop(partition)
 
     def _take_over_again(self, partitions: Iterable[int]) -> None:
-        """Take over again those of these partitions that are still assigned, and clear the cache. Nothing else may do
-        so: a new epoch hides that we were fenced, so nothing in memory may outlive the old one.
+        """Schedule another takeover of those of these partitions that are still assigned, and clear the cache.
+
+        The cache has to be cleared with it: a new epoch hides that we were fenced, so nothing in memory may outlive the
+        old one.
         """
         self._cache.clear()
         for partition in partitions:
@@ -285,7 +288,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
 
 def _conversations(batch: Sequence[FetchedRecord]) -> Iterator[str]:
-    """Yields the conversations that a batch may have changed. Of a record that was decoded with it the key tells."""
+    """Yields the conversations that a batch may have changed. A record that was decoded later names its conversation by
+    its key."""
     for record, logged in batch:
         if isinstance(logged, LoggedFrame):
             yield logged.context_id

@@ -18,7 +18,8 @@ REMEMBERED_IDS = 256
 """Number of recent frame ids in a head, so that an ordinary retry needs no query."""
 
 BYTES_IN_MEMORY = 6
-"""Bytes in memory for a byte of JSON: 5.4 for tools (nested objects of short texts), 1 for one long text."""
+"""Upper estimate of the bytes in memory for a byte of JSON: 5.4 for tools (nested objects of short texts), 1 for one
+long text."""
 
 
 FoldedBy = tuple[tuple[int, int], ...]
@@ -40,8 +41,8 @@ class Counters:
 
 @dataclass(slots=True)
 class Head:
-    """One conversation, as of its newest frame. One batch at a time changes it in place. A batch that fails drops the
-    heads that it touched, since they may be ahead of the database."""
+    """The state of one conversation at its newest frame. One batch at a time changes it in place. The heads that a
+    failed batch touched are dropped, since they may be ahead of the database."""
 
     context_id: ContextId
     state: State
@@ -66,17 +67,17 @@ class Head:
     """Whether `contexts` has a row for it."""
 
     rebuilt: int = 0
-    """How often it was rebuilt when it was loaded: an older head is refused."""
+    """How often it had been rebuilt when it was loaded. A head from before a later rebuild is refused."""
 
     folded_by: FoldedBy | None = None
-    """From which version on it was folded by which fold; None if all of it was by this one."""
+    """The versions from which on it was folded by each fold version; None if this one folded all of it."""
 
     saved_version: int | None = None
     """The version of the stored state; later frames are folded again when the head is loaded. With None the next
     batch stores it."""
 
     state_bytes: int = 0
-    """Length of the stored form of the state, as of when it was last written or read."""
+    """Length of the stored form of the state when it was last written or read."""
 
     unsaved_bytes: int = 0
     """Bytes of the frames that were folded since the state was stored."""
@@ -105,7 +106,7 @@ class Head:
 
     @classmethod
     def after_erasure(cls, begins: Beginning) -> Head:
-        """Returns the head of a conversation without frames since an erasure, from which it continues."""
+        """Returns the head of a conversation without frames since an erasure. It continues from that erasure."""
         context_id = ContextId(begins.context_id)
         state = erasure.beginning(context_id, Version(begins.version))
         head = cls(context_id, state, begins.chain, begins.version)
@@ -125,7 +126,7 @@ class Head:
         self.parked_at = now
 
     def remember(self, frame_id: UUID, value_hash: int) -> None:
-        """Keep the id of a frame that came, also again: what is repeated often stays recent."""
+        """Keep the id of a frame. A repetition makes it recent again."""
         self.recent[frame_id] = value_hash
         self.recent.move_to_end(frame_id)
         if len(self.recent) > REMEMBERED_IDS:

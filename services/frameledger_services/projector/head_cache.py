@@ -27,7 +27,7 @@ class HeadCache:
         return entry[0]
 
     def put(self, heads: Iterable[Head]) -> None:
-        """Put these heads, with their current weight, and evict others if there is no room."""
+        """Add these heads with their current weight, and evict others if there is no room."""
         for head in heads:
             self._drop(head.context_id)
             weight = head.weight()

@@ -1,14 +1,14 @@
-"""Effects are held back while a partition catches up with the end that it had when it was taken over.
+"""Holds effects back while a partition catches up with the end that its log had when it was taken over.
 
-A request in these records may have been answered further on in the log: after a restart, after restoring a dump, or
-when the tables are rebuilt from the log. So nothing is requested before that end is reached, and then only work that is
-still open and unclaimed. Work that was requested longer ago than `MAX_AGE` is closed by a frame, and the partition is
-held until that frame is folded; what the former owner left in the outbox is published as it is. A held cancellation is
-dropped: workers learn of it with their heartbeat.
+After a restart, after restoring a dump, or when the tables are filled again from the log, a request in these records
+may have been answered further on in the log. So nothing is requested before that end is reached, and then only work
+that is still open and unclaimed. Work that was requested longer ago than `MAX_AGE` is closed by a frame, and the
+partition is held until that frame is folded. Rows that the former owner left in the outbox are published unchanged. A
+held cancellation is dropped: workers learn of it with their heartbeat.
 
-`projections.effects_held_until` has the offset. The statement that takes a partition over holds it. Before the new
-owner reads a record it sets the offset, which is the log's end, or clears it if that is `next_offset`. The transaction
-that writes the open work into the outbox clears it, too. It reads and writes the work in pages, so its memory does not
+`projections.effects_held_until` has the offset. The statement that takes a partition over holds its effects. Before the
+new owner reads a record, it sets the offset to the log's end, or clears it if that is `next_offset`. The transaction
+that writes the open work into the outbox also clears it. It reads and writes the work in pages, so its memory does not
 grow with the number of open runs and calls.
 
 | the process dies | what the next owner finds |
@@ -17,9 +17,9 @@ grow with the number of open runs and calls.
 | between two pages | the same: the transaction wrote nothing |
 | after the commit | a partition that is not held, and all of its open work in the outbox, which it publishes |
 
-Meanwhile others do not touch the work of such a partition (`claims.rules.ACTIVE_CONTEXT`,
-`store.projections.next_offsets`, `unpark`, `rebuild`); and while it has no living owner, they do not touch work that
-only the tables call open (`claims.rules.ACTIVE_OWNED_CONTEXT`).
+Until then nothing else touches the work of such a partition (`claims.rules.ACTIVE_CONTEXT`,
+`store.projections.next_offsets`, `unpark`, `rebuild`). And while it has no live owner, work that is open only by the
+tables is not touched either (`claims.rules.ACTIVE_OWNED_CONTEXT`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def release(connection: Connection, topics: ProjectorTopics, owned: OwnedP
     """Request the open work of a partition that has caught up, and stop holding its effects.
 
     Returns the pages of the outbox that it wrote: none for a partition that has not caught up, or is not held. Raises
-    `ProjectorFencedError` if another projector owns it by now, and psycopg's errors; then nothing was done.
+    `ProjectorFencedError` if another projector owns it by now, and psycopg's errors; nothing was changed then.
     """
     if owned.held_until is None or owned.next_offset < owned.held_until:
         return []
@@ -64,7 +64,7 @@ async def release(connection: Connection, topics: ProjectorTopics, owned: OwnedP
         closed = await writing.close_old(now - MAX_AGE)
         if not closed:
             await writing.request_young(now - MAX_AGE)
-        # Each closing frame will be another record of this partition.
+        # Each closing frame becomes another record of this partition.
         until = owned.next_offset + closed if closed else None
         await statements.hold(connection, topic, partition, epoch, until)
     owned.held_until = until
@@ -72,7 +72,7 @@ async def release(connection: Connection, topics: ProjectorTopics, owned: OwnedP
 
 
 class _Writing:
-    """Open work of a partition, written into the outbox page by page: in memory is one page, and of the others only the
+    """Writes open work of a partition into the outbox page by page. One page is in memory, and of the others only the
     places."""
 
     def __init__(self, connection: Connection, topics: ProjectorTopics, partition: int) -> None:
@@ -83,9 +83,9 @@ class _Writing:
         self.pages = OutboxPages()
 
     async def close_old(self, opened_before: datetime) -> int:
-        """Write the frames that close work requested before this time: those of one page, and of what else the last
+        """Write frames that close work requested before this time: the work of one page, and whatever else the last
         frame of that page requested. Returns the number of closing frames that will be on the log, including those that
-        the outbox has already."""
+        are already in the outbox."""
         closed, place = 0, None
         async with aclosing(self._open(opened_before, old=True)) as pages:
             async for page in pages:
@@ -123,13 +123,13 @@ class _Writing:
 
 
 def _place(work: OpenWork) -> tuple[int, int]:
-    """Returns where the frame lies that requested this work, in its partition."""
+    """Returns the place of the frame that requested this work, within its partition."""
     return work.generation, work.offset
 
 
 async def _not_closed(connection: Connection, work: Sequence[OpenWork]) -> list[OpenWork]:
-    """Returns the work that may be closed by a frame: not what the outbox requests, and not what has a stored closing
-    frame already, since publishing that again would change nothing."""
+    """Returns the work that may be closed by a frame: without the work that the outbox requests, and without work that
+    already has a stored closing frame, since publishing that again would change nothing."""
     ids = {(one.context_id, closing_id(one.effect)): one for one in work if not one.is_requested}
     stored = await frame_ids.payloads(connection, ids)
     return [one for key, one in ids.items() if key not in stored]

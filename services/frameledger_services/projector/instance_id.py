@@ -1,9 +1,9 @@
-"""Two projectors with one instance id (Kafka's `group.instance.id`): the second one stops.
+"""Stops the second of two projectors with the same instance id (Kafka's `group.instance.id`).
 
-A static member's partitions go at once to the next process with its id, without waiting for the session timeout of one
-that was killed. If that one lives, it joins again and takes them back: the two would replace each other for ever. So
-each checks, before it joins and before it takes partitions over, whether another process with its id owns partitions
-and has a session on the database. The one that has them continues.
+Kafka gives a static member's partitions at once to the next process with its id, without waiting for the session
+timeout of a killed one. If the former process is alive, it joins again and takes them back: the two would replace each
+other for ever. So each checks, before it joins and before it takes partitions over, whether another process with its id
+owns partitions and has a session on the database. That process continues.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from frameledger_services.event_log.consumer import SESSION_MS
 from frameledger_services.store import projections
 
 WAIT_SECONDS = SESSION_MS / 1000
-"""How long to wait until the other one is gone: Kafka's session timeout. The database session of a process that was
-killed ends within milliseconds."""
+"""How long to wait for the other process to end: Kafka's session timeout. The database session of a killed process ends
+within milliseconds."""
 
 RETRY_SECONDS = 0.1
 
@@ -42,7 +42,7 @@ class Instance:
 
     @property
     def owner(self) -> str:
-        """Returns it as `projections.owner` has it. A name has no spaces."""
+        """The value for `projections.owner`. A name has no spaces."""
         return self.place if self.name is None else f"{self.name} {self.place}"
 
 

@@ -1,8 +1,9 @@
-"""Frames that arrive after an erasure and belong to a life that was erased (RA5.lives): the projector leaves them out.
+"""Recognises frames that arrive after an erasure and belong to an erased life (RA5.lives). The projector leaves them
+out.
 
-Audits apply the same rule. Where the state at a frame is known they apply it as the projector does; elsewhere they
-apply it at the beginning of the life, when no run and no call of it was known: a frame that the projector left out is
-left out there, too, but not the reverse.
+Audits apply the same rule. If the state at a frame is known they apply it like the projector; otherwise they apply it
+with the state at the beginning of the life, when no run and no call of it was known. So they leave out every frame that
+the projector left out, and perhaps others.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ def is_late(state: State, erased_at: datetime | None, logged: LoggedFrame) -> bo
 
 
 def is_late_whatever_is_known(state: State, erased_at: datetime | None, logged: LoggedFrame) -> bool:
-    """The same for a state that may not know the newest runs and calls of the life, as that of a parked conversation:
-    True only for frames that say by themselves, or by the time of their record, that they are late.
+    """The same for a state that may not know the newest runs and calls of the life, such as that of a parked
+    conversation. True only for frames that are late by their own content or by the time of their record.
 
-    Others are stored as parked. What they say of a run or a call of the erased life is ignored when they are folded.
+    Others are stored as parked. When they are folded, frames about a run or a call of the erased life are ignored.
     """
     if state.erased is None or isinstance(logged.frame, LLMContextEraseFrame):
         return False
@@ -38,13 +39,13 @@ def is_late_whatever_is_known(state: State, erased_at: datetime | None, logged: 
 
 
 def may_be_late(begins: Beginning, logged: LoggedFrame) -> bool:
-    """Whether a frame may have been left out in the life that began so, given nothing else of that life."""
+    """Whether a frame may have been left out in the life with this beginning, if nothing else of that life is known."""
     state = beginning(ContextId(begins.context_id), Version(begins.version))
     return is_late(state, begins.at, logged)
 
 
 def was_logged_before(erased_at: datetime | None, record: Record) -> bool:
-    """Whether this is the copy of a record that had been logged, in another partition, before the erasure."""
+    """Whether this is the copy of a record that had been logged in another partition before the erasure."""
     if erased_at is None or not record.headers:
         return False
     original = originally_logged_ms(dict(record.headers))

@@ -12,7 +12,8 @@ from frameledger.record import Record
 from frameledger_services.store.projections import StoredPosition
 
 Symptom = Literal["fine", "shorter", "expired", "another_record"]
-"""What is wrong with a log: it ends before the next offset, begins after it, or has a different last record."""
+"""The state of a log: `fine`; or it ends before the next offset, begins after it, or has another record at the last
+stored offset."""
 
 REMEDY = (
     "Nothing is skipped. `frameledger recover` shows what is missing, and with --apply continues; or bring the broker "
@@ -29,33 +30,33 @@ class LogChangedError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """A partition's log: its first offset, and the one after its last record."""
+    """A partition's log: its first offset, and its end offset."""
 
     first: int
     end: int
     last_hash: bytes | None = None
-    """Hash of the record at the stored `last_offset`; None if there is no record."""
+    """Hash of the record at the stored `last_offset`, or None if there is no record."""
 
 
 class LogReader(Protocol):
-    """Reads single facts of the log: `event_log.log_probe`."""
+    """Reads offsets and single records of the log: `event_log.log_probe`."""
 
     async def offsets(self, partition: int) -> tuple[int, int]:
-        """Returns the first offset that a partition still has, and the one that its next record will get."""
+        """Returns the first offset of a partition, and its end offset, which its next record will get."""
         ...
 
     async def ends(self, partitions: Iterable[int], deadline: float) -> Mapping[int, int]:
-        """Returns the offsets that the next records of those of these partitions will get whose leaders answer by
-        the deadline, a time of the loop's clock. Raises the error of one of them if none answers."""
+        """Returns the end offsets of the partitions whose leaders answer by the deadline, a time of the event loop's
+        clock. Raises the error of one of them if none answers."""
         ...
 
     async def record_at(self, partition: int, offset: int) -> Record | None:
-        """Returns the record at an offset; None if there is none, such as at a transaction's marker."""
+        """Returns the record at an offset, or None if there is none, as at a transaction's marker."""
         ...
 
 
 def symptom(stored: StoredPosition, log: LogState) -> Symptom:
-    """Returns whether reading can continue, judged by the ends and the last stored record."""
+    """Compares a log with the stored position, by its ends and the last stored record."""
     if stored.next_offset > log.end:
         return "shorter"
     if stored.next_offset < log.first:
@@ -70,7 +71,7 @@ def symptom(stored: StoredPosition, log: LogState) -> Symptom:
 
 
 async def log_state(log: LogReader, stored: StoredPosition) -> LogState:
-    """Returns what the log has of a partition that is stored so far."""
+    """Returns the state of a partition's log at the stored position."""
     first, end = await log.offsets(stored.partition)
     if stored.last_offset is None or not first <= stored.last_offset < end:
         return LogState(first, end)
@@ -79,7 +80,7 @@ async def log_state(log: LogReader, stored: StoredPosition) -> LogState:
 
 
 def describe_difference(topic: str, stored: StoredPosition, state: LogState) -> str | None:
-    """Returns why reading a partition cannot continue, as a sentence; None if it can."""
+    """Returns a sentence that says why reading a partition cannot continue, or None if it can."""
     where = f"{topic}/{stored.partition}"
     match symptom(stored, state):
         case "fine":
@@ -102,6 +103,6 @@ def describe_difference(topic: str, stored: StoredPosition, state: LogState) -> 
 
 
 def record_hash(record: Record) -> bytes:
-    """Returns the hash by which `takeover` recognizes the last record that was stored."""
+    """Returns the hash by which `takeover` recognises the last stored record."""
     parts = (record.key or b"", record.value or b"", str(record.timestamp_ms).encode())
     return sha256(b"".join([len(part).to_bytes(8, "big") + part for part in parts])).digest()

@@ -1,4 +1,4 @@
-"""What a person reads of a message: views show this text and its speaker, and never look into the message's JSON."""
+"""The readable text of a message: views show this text and its speaker, and never look into the message's JSON."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ _OF_ITEMS = ("text", "refusal")
 
 
 def readable(message: Any) -> tuple[str | None, str | None]:
-    """Returns who speaks, and what a person reads of the message."""
+    """Returns the speaker and the readable text of a message."""
     if "llm" in message and "message" in message:
         inner = message["message"]
         return clean(str(message["llm"])), _text_of_item(inner) if isinstance(inner, dict) else None
     role, content = message.get("role"), message.get("content")
     said = text_of_content(content)
     if said is None or not said.strip():
-        # Providers send empty content beside calls.
+        # Providers send empty content together with calls.
         said = _text_of_calls(message.get("tool_calls")) or said
     return clean(role) if isinstance(role, str) else None, said
 
 
 def text_of_content(content: Any, names: tuple[str, ...] = ("text",)) -> str | None:
-    """The text of a message's content, in its parts under the first of these names that they have; None if it has none,
-    or is no content of a known form."""
+    """Returns the text of a message's content; that of a part is under the first of these names that it has. Returns
+    None without text, and for content of an unknown form."""
     if isinstance(content, str):
         return clean(content)
     if not isinstance(content, list):
@@ -35,8 +35,8 @@ def text_of_content(content: Any, names: tuple[str, ...] = ("text",)) -> str | N
 
 
 def _text_of_item(item: dict[str, Any]) -> str | None:
-    """The text of a message in a provider's own form, by the fields of OpenAI's items: what a message says, a call with
-    its arguments, its output, or the summary of a reasoning."""
+    """Returns the text of a message in a provider's own form, by the fields of OpenAI's items: a message's text, a call
+    with its arguments, its output, or the summary of a reasoning."""
     if isinstance(text := item.get("text"), str):
         return clean(text)
     match item.get("type"):

@@ -1,8 +1,8 @@
-"""NOTIFY with the next offsets of partitions and the conversations that changed, after the commit of a batch.
+"""Sends NOTIFY with the next offsets of partitions and the changed conversations, after the commit of a batch.
 
 What is notified is on disk: NOTIFY is a transaction, whose commit flushes all commits before it. Listeners do not rely
-on it: they also poll. So nothing is lost if the process dies before it; what was not flushed then is flushed by
-PostgreSQL's WAL writer within 0.6 s (three times `wal_writer_delay`).
+on it: they also poll. So nothing is lost if the process dies before it; commits that were not flushed by then are
+flushed by PostgreSQL's WAL writer within 0.6 s (three times `wal_writer_delay`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from frameledger_services.projector.metrics import ProjectorMetrics, clock
 from frameledger_services.store import projections
 
 INTERVAL_SECONDS = 0.01
-"""In a backlog there is one notification in this time, for all partitions. One for each batch took a fifteenth of the
-processor time of the whole road, since it wakes every listener."""
+"""In a backlog there is one notification per interval for all partitions. One for each batch took a fifteenth of the
+total CPU time from publish to SQL, since it wakes every listener."""
 
 WARNING_INTERVAL_SECONDS = 60.0
-"""At most one warning in this time that notifications fail."""
+"""At most one warning per interval that notifications fail."""
 
 _log = logs.get_logger("projector")
 
@@ -60,9 +60,9 @@ class Notifier:
         soon: bool = False,
         logged_ms: int | None = None,
     ) -> None:
-        """Notify of the next offsets of these partitions, and of the conversations of the records before them, at once;
-        with `soon` within `INTERVAL_SECONDS`, with others. `logged_ms`: when the oldest of the records was logged, if
-        there is one."""
+        """Notify of the next offsets of these partitions, and of the conversations of the records before them: at once,
+        or with `soon` within `INTERVAL_SECONDS`, together with others. `logged_ms` is the time at which the oldest of
+        the records was logged, if there is one."""
         self._offsets |= offsets
         self._context_ids.update(context_ids)
         if logged_ms is not None:
@@ -76,13 +76,13 @@ class Notifier:
             self._timer = loop.call_later(left, self._wake.set)
 
     async def until_drained(self) -> None:
-        """Returns when everything is notified, without further delay."""
+        """Send all notifications without further delay, and return when they are sent."""
         if not self._idle.is_set():
             self._wake.set()
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Work until cancelled. Raises psycopg's errors, but for a full notification queue, which is only logged."""
+        """Run until cancelled. Raises psycopg's errors, except for a full notification queue, which is only logged."""
         loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()

@@ -1,4 +1,4 @@
-"""What is published because of a record: effects, forwarded copies and dead letters, as rows of the outbox."""
+"""Makes rows of the outbox from a record: its effects, a forwarded copy, or a dead letter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from frameledger_services.store.outbox import OutboxRow
 
 
 def effect_topics(names: TopicNames) -> dict[str, str]:
-    """Where each kind of effect is published."""
+    """Returns the topic of each kind of effect."""
     return {
         RunInference.effect: names.inference,
         CallFunction.effect: names.function_calls,
@@ -23,8 +23,8 @@ def effect_topics(names: TopicNames) -> dict[str, str]:
 def effect_row(
     effect: Effect, cause: LogPosition, ordinal: int, to_topic: str, traceparent: str | None = None
 ) -> OutboxRow:
-    """An effect as it is published: in the place of the record that caused it, as the `ordinal`-th of its effects, and
-    in the trace of that record, if it has one."""
+    """Returns the row of an effect: at the place of the record that caused it, with its number among the record's
+    effects, and in the trace of that record, if it has one."""
     of_trace = () if traceparent is None else ((headers.TRACEPARENT, traceparent.encode()),)
     return OutboxRow(
         topic=cause.topic,
@@ -42,8 +42,8 @@ def effect_row(
 
 
 def forward_row(record: Record, logged: LoggedFrame) -> OutboxRow:
-    """A record's copy, to be published to the partition of its conversation: for clients with another
-    partitioner."""
+    """Returns the row of a copy of a record, which is published to the partition of its conversation. Clients with
+    another partitioner need this."""
     copy = forward(record)
     return OutboxRow(
         topic=record.topic,
@@ -61,7 +61,7 @@ def forward_row(record: Record, logged: LoggedFrame) -> OutboxRow:
 
 
 def dead_letter_row(record: Record, code: str, error: str, to_topic: str) -> OutboxRow:
-    """A record as it was received, and in headers where it lies and what is wrong with it."""
+    """Returns the row of a dead letter: the record as it was received, with its place and the error in headers."""
     place = (
         (headers.REJECTED_TOPIC, record.topic),
         (headers.REJECTED_GENERATION, record.generation),
@@ -89,8 +89,8 @@ def dead_letter_row(record: Record, code: str, error: str, to_topic: str) -> Out
 
 
 def readable_key(record: Record) -> str | None:
-    """Returns the conversation that the key of a dead letter names; None if it cannot be one: a longer key might be one
-    that no index of PostgreSQL takes."""
+    """Returns the conversation that the key of a record names, or None if it cannot be a conversation's id. A longer
+    key might not fit into an index of PostgreSQL."""
     if not record.key or len(record.key) > MAX_KEY_BYTES or b"\x00" in record.key:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a projector owns: its partitions, each with the epoch that fences others, and the topics that they belong to."""
+"""What a projector owns: its partitions, each with the epoch that fences others, and their topics."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class OwnedPartition:
     end_offset: int | None = None
     generation: int = FIRST_GENERATION
     held_until: int | None = None
-    """Its effects are held back up to this offset (`held_effects`); None if they are not."""
+    """The offset up to which its effects are held back (`held_effects`); None if they are not."""
 
 
 OwnedPartitions = Mapping[int, OwnedPartition]
-"""By their number."""
+"""Owned partitions by number."""
 
 
 class ProjectorFencedError(FencedError):

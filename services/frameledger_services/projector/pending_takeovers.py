@@ -1,4 +1,4 @@
-"""Partitions that are assigned and not taken over yet. Those whose log does not answer wait, and hold up no others."""
+"""Partitions that are assigned but not taken over yet. Those whose log does not answer wait, and delay no others."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from frameledger_services import logs, transient
 
 ANSWER_SECONDS = 2.0
 ALONE_ANSWER_SECONDS = 15.0
-"""How long the logs of partitions that are to be taken over have to answer: while others are owned, which are not
-stored meanwhile, and while none is."""
+"""How long to wait for the logs of partitions that are to be taken over: while others are owned, which are not stored
+meanwhile, and while none is."""
 
 LEADER_AGAIN_SECONDS = 2.0
 WAITED_AGAIN_TIMES = 5
-"""After this time a partition whose log did not answer is taken over again; up to so many times as long if the answer
-was waited for, so that the others have most of the time."""
+"""After this time the takeover of a partition whose log did not answer is tried again; after up to this many times as
+long if the answer was waited for, so that the other partitions get most of the time."""
 
 _log = logs.get_logger("projector")
 
 
 class PendingTakeovers:
-    """The partitions, and when each is tried."""
+    """The partitions, and the time at which each is tried."""
 
     def __init__(self) -> None:
         self._partitions: set[int] = set()
         self._not_before: dict[int, float] = {}
-        """When partitions are tried again whose log did not answer."""
+        """The times at which partitions whose log did not answer are tried again."""
 
     def __contains__(self, partition: int) -> bool:
         return partition in self._partitions
 
     def replace(self, partitions: Iterable[int]) -> None:
-        """These partitions, all due now, and no others."""
+        """Replace all partitions with these, which are due now."""
         self._partitions = set(partitions)
         self._not_before.clear()
 
@@ -41,7 +41,7 @@ class PendingTakeovers:
         self._partitions.add(partition)
 
     def discard(self, partition: int) -> None:
-        """A partition that is taken over, or no longer assigned."""
+        """Remove a partition that is taken over or no longer assigned."""
         self._partitions.discard(partition)
         self._not_before.pop(partition, None)
 
@@ -52,7 +52,7 @@ class PendingTakeovers:
 
     @contextmanager
     def postponed_if_away(self, partitions: Sequence[int], failures: list[Exception]) -> Iterator[None]:
-        """If the broker does not answer in this block, postpone these partitions, and add the error to `failures`."""
+        """If the broker does not answer within the block, postpone these partitions and add the error to `failures`."""
         began = asyncio.get_running_loop().time()
         try:
             yield
@@ -63,7 +63,7 @@ class PendingTakeovers:
             self.postpone(partitions, began, transient.reason(error))
 
     def postpone(self, partitions: Sequence[int], began: float, reason: str) -> None:
-        """Have partitions tried again later whose logs have not answered since `began`."""
+        """Try partitions again later whose logs have not answered since `began`."""
         now = asyncio.get_running_loop().time()
         waited = min((now - began) / ANSWER_SECONDS, 1.0)
         pause = LEADER_AGAIN_SECONDS * (1 + waited * (WAITED_AGAIN_TIMES - 1))

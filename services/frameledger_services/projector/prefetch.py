@@ -1,6 +1,6 @@
-"""The prefetch buffer: records are decoded while the batch before them is being stored.
+"""The prefetch buffer: records are decoded while the previous batch is being stored.
 
-It may be lost at any time: the partition's next owner reads again what was not stored.
+It may be lost at any time: the partition's next owner reads again whatever was not stored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from frameledger_services.projector.ownership import OwnedPartitions
 from frameledger_services.projector.watchdog import time_limit
 
 CHUNK_RECORDS = 200
-"""Records of a chunk. Decoding more at once would delay the batch that the database has answered meanwhile."""
+"""Records of a chunk. Decoding more at once would delay the next batch when the database has answered."""
 
 BACKLOG_RECORDS = 1_000
 """With this many records in the buffer, more are requested at once: in a backlog throughput matters, not latency."""
@@ -42,7 +42,8 @@ class FetchedRecords(Protocol):
 
 @dataclass(slots=True)
 class RecordChunk:
-    """Some records, and the next offset of each partition after them, which may lie after a transaction's marker."""
+    """Some records, and the next offset of each partition after them, which may be that after a transaction's
+    marker."""
 
     records: list[FetchedRecord] = field(default_factory=list)
     next_offsets: dict[int, int] = field(default_factory=dict)
@@ -50,9 +51,9 @@ class RecordChunk:
 
 
 class Prefetch:
-    """Chunks in the order in which they were fetched, of partitions that were `owned` at that time.
+    """Chunks of partitions that were `owned` when they were fetched, in order.
 
-    Records of a partition that it must not decode (`may_decode`) are decoded with their batch: one may crash us.
+    Records of a partition that must not be decoded here (`may_decode`) are decoded with their batch: one may crash us.
     """
 
     def __init__(
@@ -74,8 +75,8 @@ class Prefetch:
         """Buffer an answer. Returns when all of it is buffered, and either there is a backlog or a batch was read
         since.
 
-        A fetch request takes as long as a fold, and what arrives meanwhile comes with its answer. So the batch goes
-        first, and the broker is asked while the database is busy.
+        A fetch request takes as long as a fold, and its answer includes what arrives in the meantime. So the batch is
+        sent to the database first, and the broker is asked while the database is busy.
         """
         for chunk in self._read(fetched):
             self._chunks.append(chunk)
@@ -89,7 +90,7 @@ class Prefetch:
             await self._until_taken()
 
     async def until_ready(self) -> None:
-        """Returns when there is a chunk, or after `wake`."""
+        """Wait until there is a chunk, or until `wake`."""
         if not self._chunks:
             self._arrived.clear()
             await self._arrived.wait()
@@ -113,11 +114,11 @@ class Prefetch:
         return bool(self._chunks)
 
     def wake(self) -> None:
-        """Let `until_ready` return: there is something else to do."""
+        """Make `until_ready` return: there is other work."""
         self._arrived.set()
 
     def drop(self, partition: int) -> None:
-        """Drop the records of a partition that is no longer owned, or is read again."""
+        """Drop the records of a partition that is no longer owned, or that is read again."""
         for chunk in self._chunks:
             before = len(chunk.records)
             chunk.records = [one for one in chunk.records if one[0].partition != partition]
@@ -125,7 +126,7 @@ class Prefetch:
             self._records -= before - len(chunk.records)
 
     def _read(self, fetched: Sequence[FetchedRecords]) -> Iterator[RecordChunk]:
-        """Yields an answer in chunks of bounded size, without partitions that are not owned any more."""
+        """Yields an answer in chunks of bounded size, without partitions that are no longer owned."""
         chunk = RecordChunk()
         for one in fetched:
             while (owned := self._owned.get(one.partition)) is not None:

@@ -1,19 +1,20 @@
-"""A conversation rebuilt: its rows replaced by a new fold of its frames, in one transaction, while everything serves.
+"""Rebuilds a conversation: replaces its rows by a new fold of its frames, in one transaction, while all services run.
 
-The transaction locks the head: a batch with a frame of this conversation waits, and with it the frames of others in
-this batch and after it. So a long conversation is folded before it is locked, into temporary tables of the same
-transaction, and compared and put in its place under the lock (`rebuild_fold`).
+The transaction locks the head: a batch with a frame of this conversation waits, and with it the frames of other
+conversations in the batch and after it. So a long conversation is folded before it is locked, into temporary tables of
+the same transaction; under the lock the rows are compared and replaced (`rebuild_fold`).
 
-At its end the transaction raises `contexts.rebuilt`: a projector that has the old head in memory is refused then, loads
-the new one, and folds its batch again. If the process dies before the commit nothing happened; if it dies after it, all
-of it, and what the outbox holds is published by the partition's next owner.
+At its end the transaction increments `contexts.rebuilt`: a projector that has the old head in memory is then refused,
+loads the new one, and folds its batch again. If the process dies before the commit, nothing has happened. If it dies
+after it, all of it has, and the partition's next owner publishes the rows of the outbox.
 
-Folding again causes no effect. Only work that is open now and was not before is requested if it is recent, and closed
-by a frame if it is old (`stale_work`). Work that was open and is not any more is stopped by its worker's next
-heartbeat. While the partition's effects are held, because the log may answer such work further on, nothing is
-requested: whoever releases them finds it open (`held_effects`). If they were released during the rebuild, and so
-unseen, the work is requested in a second transaction. If the process dies before that, a worker that serves the work
-finds it unclaimed (`claims.unclaimed`), and if none does, the timekeeper closes it.
+Folding again causes no effects. Only work that is open now and was not before is requested if it is recent, and closed
+by a frame if it is old (`stale_work`). Work that is no longer open is stopped by its worker's next heartbeat.
+
+While the partition's effects are held, because the log may have answers to such work further on, nothing is requested:
+the owner that releases the effects finds the work open (`held_effects`). If they were released during the rebuild,
+before its rows were visible, the work is requested in a second transaction. If the process dies before that, a worker
+that serves the work finds it unclaimed (`claims.unclaimed`), and if none does, the timekeeper closes it.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ class Rebuilt:
     """Number of frames whose outcome changed."""
 
     newly_open: Sequence[OpenWork] = ()
-    """Open now, and not before."""
+    """Work that is open now and was not before."""
 
     over: Sequence[OpenWork] = ()
-    """Open before, and not now."""
+    """Work that was open before and is not now."""
 
     outbox: Sequence[OutboxRow] = field(default=(), repr=False)
     """Effects and closing frames to be published."""
@@ -79,16 +80,16 @@ async def rebuild(
     staged_above: int = STAGED_ABOVE,
     failpoint: Failpoint = failpoints.none,
 ) -> Rebuilt | None:
-    """Fold a conversation again, replace its rows and its state, and commit. A parked one is folded up to where it is
-    parked, and stays so.
+    """Fold a conversation again, replace its rows and its state, and commit. A parked conversation is folded up to its
+    first parked frame, and stays parked.
 
     An erasure that an older release stored as a frame of an unknown type is honoured.
 
-    Returns None for a conversation that is not there. `effects` has the topic of each effect; `why` stays with every
-    frame whose outcome changes; a conversation of more frames than `staged_above` is folded before it is locked. The
-    connection is the caller's, in autocommit. Raises `DamagedFramesError`,
-    `UnfoldableFrameError`, `NewerHeadError` for one of a newer fold unless `downgrade`, and psycopg's errors;
-    nothing was changed then. Called twice, it changes nothing the second time but `rebuilt`.
+    Returns None for a conversation that does not exist. `effects` has the topic of each effect; `why` is stored with
+    every frame whose outcome changes; a conversation of more frames than `staged_above` is folded before it is locked.
+    The connection is the caller's, in autocommit. Raises `DamagedFramesError`, `UnfoldableFrameError`, `NewerHeadError`
+    for a conversation of a newer fold unless `downgrade`, and psycopg's errors; nothing was changed then. A second call
+    changes nothing except `rebuilt`.
     """
     async with connection.transaction():
         folding = await fold_aside(connection, context_id, staged_above, failpoint)
@@ -107,7 +108,7 @@ async def rebuild(
             await statements.delete_rows(connection, context_id)
             await failpoint("after delete")
             folding = RebuildFold(connection, head)
-        # Parked before it began, as somebody may write by hand, it is folded up to its beginning.
+        # If it is parked before its beginning, which only a manual change can cause, it is folded up to its beginning.
         await folding.fold_to(max(folding.version, held.folded_version))
         await folding.finish(held, why)
         await failpoint("after rows")
@@ -116,7 +117,7 @@ async def rebuild(
         asking = _Asking(connection, frames_topic, effects, context_id, newly_open)
         is_held = await asking.is_held()
         outbox = [] if is_held else await asking.ask(held)
-        # On disk before anything acts on it. Otherwise it may be lost, and then so is whatever says that it was done.
+        # On disk before anything acts on it. Otherwise the commit may be lost, together with any record of the rebuild.
         await statements.end(connection, context_id, on_disk=is_held or bool(outbox))
         await failpoint("before commit")
     await failpoint("after commit")
@@ -127,7 +128,7 @@ async def rebuild(
 
 async def _honour_erasure(connection: Connection, context_id: ContextId) -> bool:
     """Honour the newest erasure that an older release stored as a frame of an unknown type, if there is one. Returns
-    whether nothing of the conversation is left. What was open is stopped by its worker's next heartbeat."""
+    whether nothing of the conversation is left. Open work is stopped by its worker's next heartbeat."""
     erasure = await erasures.not_honoured(connection, context_id)
     if erasure is None:
         return False
@@ -141,7 +142,7 @@ async def _honour_erasure(connection: Connection, context_id: ContextId) -> bool
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """Requests work that is open since the rebuild, or closes it."""
+    """Requests or closes work that is open since the rebuild."""
 
     connection: Connection
     topic: str
@@ -150,18 +151,18 @@ class _Asking:
     newly_open: set[OpenWork]
 
     async def is_held(self, *, lock: bool = False) -> bool:
-        """Whether there is any, and its partition's effects are held. An imported conversation without a frame on the
-        log is in no partition, which is never held."""
+        """Whether there is such work and its partition's effects are held. An imported conversation without a frame on
+        the log has no partition, and so its effects are never held."""
         partition = await self._partition()
         return partition is not None and await held_effects.is_held(
             self.connection, self.topic, partition, lock=lock
         )
 
     async def ask(self, held: HeldHead) -> list[OutboxRow]:
-        """Write the rows of the outbox, in the caller's transaction, which holds the conversation."""
+        """Write the rows of the outbox, in the caller's transaction, which has locked the conversation."""
         partition = await self._partition()
         if partition == NO_LOG_PARTITION:
-            # Any owner may publish them. Without one, a worker finds the work unclaimed.
+            # The owner of any partition may publish them. Without an owner, a worker finds the work unclaimed.
             partition = await statements.any_partition(self.connection, self.topic)
         if partition is None:
             return []
@@ -181,23 +182,23 @@ class _Asking:
         return rows
 
     async def ask_if_released(self) -> list[OutboxRow]:
-        """The same in a transaction of its own, unless the effects are still held."""
+        """Do the same in a separate transaction, unless the effects are still held."""
         async with self.connection.transaction():
-            # First, as a batch does. It waits for a release under way, which may not see what we committed.
+            # Locked first, as by a batch. This waits for a release in progress, which may not see our commit.
             if await self.is_held(lock=True):
                 return []
             held = await statements.hold(self.connection, self.context_id)
             return [] if held is None else await self.ask(held)
 
     async def _partition(self) -> int | None:
-        """That of the conversation; None if there is nothing to request."""
+        """Returns the conversation's partition, or None if there is nothing to request."""
         return await parked.partition_of(self.connection, self.context_id) if self.newly_open else None
 
 
 def _in_a_place_of_its_own(row: OutboxRow, rebuilt: int) -> OutboxRow:
-    """Returns a row of an imported frame under an offset of its own. Its offset is its version, which rows of other
-    conversations have, too, and a row of an earlier rebuild that is not published yet. Publishing one twice does no
-    harm (`relay`)."""
+    """Returns a row of an imported frame under a unique offset. Its own offset is its version, which rows of other
+    conversations share, and perhaps an unpublished row of an earlier rebuild. Publishing a row twice does no harm
+    (`relay`)."""
     name = f"{row.context_id}\n{rebuilt}\n{row.offset}\n{row.ordinal}"
     return replace(row, offset=int.from_bytes(sha256(name.encode()).digest()[:8]) >> 1)
 

@@ -1,8 +1,8 @@
-"""The fold of a rebuild: the stored frames of a conversation, checked against their chain, and the rows that follow.
+"""The fold of a rebuild: checks the stored frames of a conversation against their chain, and writes their rows.
 
-The rows are written in the place of the stored ones, which the caller has deleted; or they are staged beside these, and
-put in their place at the end. Staged, a long conversation need not be locked while it is folded: its lock is held as
-long as it takes to compare the rows and to fold what came meanwhile.
+The rows replace the stored ones, which the caller has deleted; or they are staged beside these, and replace them at the
+end. With staged rows a long conversation need not be locked while it is folded: its lock is held only while the rows
+are compared and the frames that arrived in the meantime are folded.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from frameledger_services.store.rebuild import HeldHead
 from frameledger_services.store.stored_rows import StoredFrameRow
 
 STAGED_ABOVE = 1_000
-"""A conversation of more frames is staged: its lock is held no longer than that of a conversation of this size."""
+"""A conversation of more frames is staged, so that its lock is held no longer than that of a conversation of this
+size."""
 
 MOST_ROUNDS = 10
-"""How often what came meanwhile is folded without the lock. A projector that writes faster than we fold waits then."""
+"""How often newly arrived frames are folded without the lock. After that, a projector that writes faster than we fold
+has to wait."""
 
 
 class DamagedFramesError(RefusedError):
@@ -52,7 +54,7 @@ class RebuildFold:
     def __init__(self, connection: Connection, head: Head, *, staged: bool = False) -> None:
         """`head` is that of `stored_heads.beginning`, and is advanced in place."""
         self.began = head.version, head.chain
-        """Where the present life of the conversation began. If it begins elsewhere now, this fold is useless."""
+        """The beginning of the conversation's present life. If it changes, this fold is useless."""
 
         self._connection = connection
         self._refold = Refold(head, unknown_again=True)
@@ -88,8 +90,8 @@ class RebuildFold:
             raise DamagedFramesError(head.context_id, head.version + 1, "it is missing")
 
     async def finish(self, held: HeldHead, why: str) -> None:
-        """Put all in its place: rows, outcomes and the head, which the caller's transaction has locked. It is folded up
-        to where that head is. Raises `DamagedFramesError` if it is not the head of these frames."""
+        """Replace rows, outcomes and the head, which the caller's transaction has locked. The fold has reached the
+        version of that head. Raises `DamagedFramesError` if it is not the head of these frames."""
         head = self._refold.head
         if held.parked_version is None and self._chain != held.chain:
             raise DamagedFramesError(head.context_id, head.version, "its chain is not that of the head")
@@ -98,7 +100,7 @@ class RebuildFold:
         if self._changed:
             await parked.settle(self._connection, head.context_id, self._changed, why)
         if held.parked_version is not None:
-            # What is parked is stored, and in none of the rows.
+            # Parked frames are stored, and have no effect on the rows.
             head.version, head.chain = held.version, held.chain
             if (times := await statements.times(self._connection, head.context_id)) is not None:
                 head.started_at, head.last_at = times
@@ -120,9 +122,9 @@ class RebuildFold:
 async def fold_aside(
     connection: Connection, context_id: ContextId, staged_above: int, failpoint: Failpoint = failpoints.none
 ) -> RebuildFold | None:
-    """Returns a conversation of more versions than `staged_above`, folded up to about where it is, with its rows staged
-    in the caller's transaction, and no lock. None for a shorter one, and where it has to be folded under its lock: by a
-    user who may create no temporary tables, or if it is erased.
+    """Returns the fold of a conversation of more versions than `staged_above`, nearly up to its newest frame, with its
+    rows staged in the caller's transaction, and without a lock. Returns None for a shorter one, and if it has to be
+    folded under its lock: because the database user may not create temporary tables, or because it was erased.
 
     Raises `DamagedFramesError` and `UnfoldableFrameError`.
     """
@@ -139,7 +141,7 @@ async def fold_aside(
     head = await stored_heads.beginning(connection, context_id)
     folding = RebuildFold(connection, head, staged=True)
     for _ in range(MOST_ROUNDS):
-        # Read after the beginning: after an erasure that came in between, a version read before is of another life.
+        # Read after the beginning: a version that was read before an erasure in between would belong to another life.
         seen = await statements.look(connection, context_id)
         if seen is None:
             return None
@@ -156,13 +158,13 @@ async def fold_aside(
 
 
 async def began(connection: Connection, context_id: ContextId) -> tuple[int, bytes]:
-    """Returns where the present life of a conversation began, as `RebuildFold.began`."""
+    """Returns the beginning of a conversation's present life, as in `RebuildFold.began`."""
     head = await stored_heads.beginning(connection, context_id)
     return head.version, head.chain
 
 
 def _settled(piece: FoldedPiece) -> list[Settled]:
-    """Returns the frames to which this release gives another outcome, with that outcome."""
+    """Returns the frames whose outcome differs in this release, with the new outcome."""
     return [
         Settled(one.version, derived.outcome, derived.reason)
         for one, derived in zip(piece.frames, piece.derived, strict=True)

@@ -1,15 +1,15 @@
-"""A conversation folded again from its frames, from the first on, in pieces of bounded size.
+"""Folds a conversation again from its first frame on, in pieces of bounded size.
 
     refold = Refold(await stored_heads.beginning(connection, context_id))
     async for page in stored_rows.frames(connection, context_id, after=0, upto=version):
         piece = refold.fold(page)
 
-A piece has the rows that a projector would write for these frames as one batch: by the same code, and so by the same
-rules (`projector.step_rows`). `projector.writer.write(connection, piece.rows, ())` writes them. Changes that a piece
-makes to rows of an earlier piece are in `rows.ended`, `rows.run_patches` and `rows.call_patches`. `refold.head` is the
-head after the last piece: its state, counters, version and chain. No effect is made.
+A piece has the rows that a projector would write for these frames as one batch, made by the same code
+(`projector.step_rows`). `projector.writer.write(connection, piece.rows, ())` writes them. Changes to rows of an earlier
+piece are in `rows.ended`, `rows.run_patches` and `rows.call_patches`. `refold.head` is the head after the last piece:
+its state, counters, version and chain. There are no effects.
 
-Memory is that of one piece and of the head, however long the conversation is.
+Memory is bounded by one piece and the head, whatever the length of the conversation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from frameledger_services.store.stored_rows import StoredFrameRow
 
 
 class Derived(NamedTuple):
-    """The values that follow from a frame and those before it: the last fields of `StoredFrameRow`."""
+    """The columns of a frame that follow from it and the frames before it: the last fields of `StoredFrameRow`."""
 
     produced_at: datetime | None
     type: str
@@ -51,21 +51,21 @@ class Derived(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoldedPiece:
-    """Some frames in a row, as they are stored; what follows from each of them; and the rows that they write."""
+    """Consecutive stored frames, the derived columns of each, and the rows that they write."""
 
     frames: Sequence[StoredFrameRow]
     derived: Sequence[Derived]
     own_ids: Sequence[str | None]
-    """The ids that the payloads name; None for a frame whose id is that of its record."""
+    """The ids in the payloads; None for a frame whose id is derived from its record."""
 
     rows: Rows
     brought: frozenset[int]
-    """The versions at which a client said what messages there are."""
+    """The versions at which clients wrote messages."""
 
 
 class UnfoldableFrameError(RefusedError):
-    """A stored frame cannot be folded: its payload is no frame any more, it makes the fold raise, or the frame before
-    it is missing. `version` is that of the frame, and `piece` has the frames of its page that come before it.
+    """A stored frame cannot be folded: its payload is no longer a valid frame, it makes the fold raise, or the frame
+    before it is missing. `version` is that of the frame, and `piece` has the frames before it on its page.
 
     Remedy: `frameledger verify` says what else is wrong with its conversation.
     """
@@ -81,12 +81,12 @@ class Refold:
     """Folds the frames of one conversation, in order, each once."""
 
     def __init__(self, head: Head, *, unknown_again: bool = False, watched: Container[int] = ()) -> None:
-        """`head` is that of `stored_heads.beginning`, or one to continue from, and is advanced in place.
+        """`head` is that of `stored_heads.beginning`, or a later one to continue from, and is advanced in place.
 
         A frame that is stored as `unknown` changed nothing when it was folded first, and changes nothing here, even if
-        this release knows its type; with `unknown_again` it is folded as what it is by now. Frames that are stored as
-        `parked` are folded: whoever does not want that leaves them out. The states at the versions `watched` are kept
-        in `states`.
+        this release knows its type; with `unknown_again` it is folded by its type if that is known by now. Frames that
+        are stored as `parked` are folded, unless the caller leaves them out. The states at the versions `watched` are
+        kept in `states`.
         """
         self.head = head
         self.states: dict[int, State] = {}
@@ -95,9 +95,10 @@ class Refold:
         self._brought: set[int] = set()
 
     def fold(self, frames: Sequence[StoredFrameRow]) -> FoldedPiece:
-        """Fold some frames. Raises `UnfoldableFrameError`; the head is then that of the frames before.
+        """Fold some frames. Raises `UnfoldableFrameError`; the head is then that of the frames before the unfoldable
+        one.
 
-        The head's chain becomes the stored one: `chain_check` is what checks it.
+        The head's chain is set to the stored one, which `chain_check` verifies.
         """
         rows, derived, own_ids = Rows(), list[Derived](), list[str | None]()
         self._brought.clear()
@@ -144,7 +145,7 @@ class Refold:
         own_ids.append(frame.id)
         held = before.runs.wanted is not None and before.runs.wanted.held
         if type(folded) in _BRINGS or held:
-            # What was held may be written by any frame, and is a client's (R7.5).
+            # Held messages may be written by any frame, and are a client's (R7.5).
             self._brought.add(stored_frame.version)
         head.state = step.state
         head.version = stored_frame.version

@@ -8,13 +8,13 @@ from frameledger.stored import StoredStateError
 from frameledger_services import transient
 
 OF_VALUES = (ArithmeticError, MemoryError, RecursionError, TypeError, ValueError)
-"""What the driver and the encoders raise for a value that they cannot write."""
+"""The exceptions of the driver and the encoders for a value that they cannot write."""
 
 
 def is_of_the_values(error: Exception) -> bool:
     """Whether the error comes from a value in a record, which the database refuses or the driver cannot write."""
     if isinstance(error, errors.Error):
-        # Without a SQLSTATE it is psycopg that refuses the value.
+        # Without a SQLSTATE it was psycopg that refused the value.
         return transient.is_refused_data(error) or (
             isinstance(error, errors.DataError) and not error.sqlstate
         )

@@ -3,12 +3,13 @@
 If the process dies before a row was published, or between that and the deletion, the row is still there, and the
 partition's next owner publishes it, perhaps a second time. That does no harm: the id of an effect follows from its
 cause, so it is claimed once; a forwarded copy has the id of its original, so it is folded once. So rows need not be
-deleted one by one: those of a short while go together.
+deleted one by one: those of a short interval are deleted together.
 
-No row waits for a row of another topic, since no order between topics matters: a cancellation is not delayed by what
-was published before it, and a topic that is missing or forbidden delays only its own rows (`destination`). Nor does it
-wait for a partition that has no leader: no order between keys matters, so only the rows of that partition are kept back
-(`stalled`). What a broker has acknowledged is not published again, whatever became of the rows beside it.
+No row waits for a row of another topic, since the order between topics does not matter: a cancellation is not delayed
+by earlier effects, and a topic that is missing or forbidden delays only its own rows (`destination`). Nor does a row
+wait for another partition that has no leader: the order between keys does not matter, so only the rows of that
+partition are kept back (`stalled`). Rows that a broker has acknowledged are not published again, even if others of the
+same request failed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _log = logs.get_logger("projector")
 
 
 class Relay:
-    """Publishes rows in the background, those of each key in the order in which they were enqueued, and deletes them.
+    """Publishes rows in the background, those of each key in the order in which they were enqueued, and then deletes
+    them.
 
     Its connection is used for nothing else.
     """
@@ -66,11 +68,11 @@ class Relay:
         self._idle.clear()
         for row in rows:
             self._destination(row.to_topic).add(row)
-        # Perhaps all of them wait for a leader, which `until_drained` does not wait for.
+        # Perhaps all rows wait for a leader; `until_drained` does not wait for those.
         self._wake.set()
 
     def enqueue_pages(self, pages: Iterable[OutboxPage]) -> None:
-        """Publish rows that are in the outbox and not in memory. Never blocks."""
+        """Publish rows that are only in the outbox and not in memory. Never blocks."""
         for page in pages:
             self._idle.clear()
             self._destination(page.to_topic).add_page(page)
@@ -84,14 +86,14 @@ class Relay:
         return destination
 
     async def until_drained(self) -> None:
-        """Returns when all rows are published and deleted, without further delay, except those that their topic
-        refuses, and those of partitions without a leader: they stay in the outbox for the next owner."""
+        """Publish and delete all rows without further delay, and return then. Rows that their topic refuses, and those
+        of partitions without a leader, stay in the outbox for the next owner."""
         self._hurry = True
         self._wake.set()
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Work until cancelled. Raises psycopg's errors; nothing is lost by that."""
+        """Run until cancelled. Raises psycopg's errors; nothing is lost then."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await self._until_woken()
@@ -107,7 +109,7 @@ class Relay:
                     self._idle.set()
 
     async def _until_woken(self) -> None:
-        """Returns when there is a new destination, or rows are to be deleted."""
+        """Wait until there is a new destination, or rows are to be deleted."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._left_to_gather() if self._sent else None):
                 await self._wake.wait()
@@ -120,7 +122,7 @@ class Relay:
         return self._sent_since + DELETE_AFTER_SECONDS - asyncio.get_running_loop().time()
 
     async def _send_some(self, rows: Sequence[OutboxRow]) -> None:
-        """Publish rows of one topic. Those that are acknowledged are deleted a little later, also if this raises
+        """Publish rows of one topic. Acknowledged rows are deleted a little later, even if this raises
         `PartlySentError`; if we die before that, the next owner publishes them again."""
         try:
             await self._failpoint("before send")
@@ -136,7 +138,7 @@ class Relay:
             self._wake.set()
 
     async def _settle(self, rows: Sequence[OutboxRow], too_large: Sequence[OutboxRow]) -> None:
-        """Have these rows deleted, which are acknowledged, or too large."""
+        """Schedule these rows, which are acknowledged or too large, for deletion."""
         if too_large:
             await self._keep_as_dead_letters(too_large)
             refused = {one.place for one in too_large}
@@ -150,11 +152,12 @@ class Relay:
     async def _read(self, page: OutboxPage) -> list[OutboxRow]:
         """Returns the rows of a page that are still to be sent. Unreadable rows stay in the outbox until somebody
         corrects them; no other row waits for them."""
-        # What was acknowledged by now is not deleted yet. What is being deleted is so before the page is read.
+        # Rows that were acknowledged by now may not be deleted yet; a deletion in progress ends before the page is
+        # read.
         sent = set(self._sent)
         found, unreadable = await outbox.read(self._connection, page)
         rows = [row for row in found if row.place not in sent]
-        # Perhaps none of them is sent now, and the page is all that `until_drained` waits for.
+        # Perhaps none of them is sent now, and `until_drained` waits only for this page.
         self._wake.set()
         for one in unreadable:
             _log.error(

@@ -1,4 +1,4 @@
-"""Sends rows of the outbox with a producer: those of a topic together, one by one where one of them is too large."""
+"""Sends rows of the outbox with a producer: those of a topic together, or one by one if one of them is too large."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from frameledger_services.store import dead_letters, outbox
 from frameledger_services.store.outbox import OutboxRow
 
 WAIT_SECONDS = 8.0
-"""How long a projector waits for acknowledgements: so long a partition that just lost its leader delays the other rows
-of its topic, once. Less than `sender.REQUEST_SECONDS`, after which the producer would be replaced."""
+"""How long a projector waits for acknowledgements. A partition that just lost its leader delays the other rows of its
+topic by this time, once. It is less than `sender.REQUEST_SECONDS`, after which the producer would be replaced."""
 
 _to_topic = attrgetter("to_topic")
 
 
 class RowSender:
-    """A `Send` that uses a producer, and waits `within` seconds. A row that is too large does not delay the others."""
+    """A `Send` that uses a producer and waits `within` seconds. A row that is too large does not delay the others."""
 
     def __init__(self, producer: Producer, within: float = ACKNOWLEDGED_WITHIN) -> None:
         self._producer = producer
@@ -46,13 +46,13 @@ class RowSender:
         return too_large
 
     async def _one_by_one(self, topic: str, rows: Sequence[OutboxRow], too_large: list[OutboxRow]) -> None:
-        """Publish rows of one topic. None overtakes one of its partition that is not acknowledged."""
+        """Publish rows of one topic. No row overtakes an unacknowledged one of its partition."""
         failure: transient.EventLogError | None = None
         partitions: int | None = None
         unsent: list[OutboxRow] = []
         stalled: set[int] = set()
         for row in rows:
-            # Of a topic that refuses a row for another reason, as before its partitions are known, all rows wait.
+            # If the topic refuses a row for another reason, as before its partitions are known, all of its rows wait.
             if failure and (partitions is None or home_partition(row.key or b"", partitions) in stalled):
                 unsent.append(row)
                 continue
@@ -74,9 +74,9 @@ class RowSender:
 
 
 async def publish_committed(connection: Connection, rows: Sequence[OutboxRow], send: Send) -> str | None:
-    """Publish and delete rows that a command left in the outbox; those that are too large for their topic become dead
-    letters. Returns None, or why it failed: then the partition's next owner publishes them. If we die in between, that
-    owner publishes them again, or keeps them as dead letters again, which changes nothing."""
+    """Publish and delete rows that a command wrote to the outbox; those that are too large for their topic become dead
+    letters. Returns None, or the reason for a failure, after which the partition's next owner publishes them. If we die
+    in between, that owner publishes them again, or keeps them as dead letters again, which changes nothing."""
     try:
         too_large = await send(rows)
     except (transient.EventLogError, SettingsError) as error:

@@ -1,4 +1,4 @@
-"""Values of frames as the columns of the database can store them: times and text."""
+"""Converts times and text of frames to values that columns of the database can store."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from functools import lru_cache
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _FIRST, _LAST = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 29, tzinfo=UTC)
-"""Between these, a time has a year that Python can represent in every time zone: a session reads times in its own."""
+"""A time between these has a year that Python can represent in every time zone; a session reads times in its own."""
 
 _FIRST_MS, _LAST_MS = (int((one - _EPOCH) / timedelta(milliseconds=1)) for one in (_FIRST, _LAST))
 
 
 @lru_cache(maxsize=1_024)
 def at(timestamp_ms: int) -> datetime:
-    """A record's time as the database stores it, or the nearest time that it can store. Records that a producer sent
-    together have the same time."""
+    """Returns a record's time, or the nearest one that the database can store. Cached: records that were sent together
+    have the same time."""
     return _EPOCH + timedelta(milliseconds=min(max(timestamp_ms, _FIRST_MS), _LAST_MS))
 
 
@@ -43,5 +43,5 @@ def clean(text: str) -> str:
 
 
 def clean_or_none(text: str | None) -> str | None:
-    """As `clean`; None stays None."""
+    """Returns the text without NUL, or None for None."""
     return None if text is None else clean(text)

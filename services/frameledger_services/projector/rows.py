@@ -1,4 +1,4 @@
-"""The rows that a batch writes, by table: collected during the fold, written at its end."""
+"""The rows that a batch writes, by table: collected during the fold and written after it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = tuple[Any, ...]
 
 
 class FrameRow(NamedTuple):
-    """A row of `frames`: as a tuple it is written as it is."""
+    """A row of `frames`: a tuple, which is written without conversion."""
 
     context_id: str
     version: int
@@ -86,7 +86,7 @@ class Rows:
     new_calls: dict[Key, dict[str, Any]] = field(default_factory=dict)
     call_patches: dict[Key, dict[str, Any]] = field(default_factory=dict)
     settled: list[tuple[str, str]] = field(default_factory=list)
-    """Function and end of each call that was settled, for the metrics."""
+    """Function and final status of each settled call, for the metrics."""
 
     outbox: list[OutboxRow] = field(default_factory=list)
     rejections: list[DeadLetterRow] = field(default_factory=list)
@@ -94,8 +94,8 @@ class Rows:
     """Number of frames of erased lives that were left out, by context and the version of the erasure."""
 
     erasures: dict[str, Erasure] = field(default_factory=dict)
-    """What is erased after these rows are written, some of them included: by context. Later rows are in another
-    `Rows`."""
+    """The erasures to perform once these rows are written, by context; they delete some of these rows too. Rows of the
+    next life are in another `Rows`."""
 
     _newest: dict[tuple[str, int, int], MessageRow] = field(default_factory=dict)
 
@@ -104,7 +104,7 @@ class Rows:
         self._newest[row.context_id, row.era, row.position] = row
 
     def end_message(self, context_id: str, era: int, position: int, version: int) -> MessageRow | None:
-        """End the message at a position; the row itself if this batch wrote it."""
+        """End the message at a position. Returns its row if this batch wrote it."""
         row = self._newest.pop((context_id, era, position), None)
         if row is None:
             self.ended.append((context_id, era, position, version))
@@ -132,6 +132,6 @@ class Rows:
 def erasure_of(
     context_id: str, version: int, frame: LLMContextEraseFrame, partition: int, offset: int
 ) -> Erasure:
-    """What a frame erases that is stored at this version, of a record at this place."""
+    """Returns the erasure by a frame that is stored at this version, from a record at this place."""
     requested_by = clean_or_none(frame.requested_by)
     return Erasure(context_id, version, clean(frame.why), requested_by, partition, offset)

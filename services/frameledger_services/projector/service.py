@@ -46,10 +46,10 @@ DRAIN_SECONDS = 10.0
 SESSION = {
     **database.UNLIMITED,
     "idle_in_transaction_session_timeout": "10s",
-    # The server's side of `database.KERNEL`: until it ends, the session of a machine that is gone counts as alive.
+    # The server's counterpart of `database.KERNEL`: until it ends, the session of a lost machine counts as alive.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
-    # Rows are found by their keys only. No plan needs statistics, which may be those of a table that was empty.
+    # Rows are found only by their keys. No plan needs statistics, which may be those of an empty table.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
@@ -59,8 +59,8 @@ SESSION = {
 """The settings of our sessions."""
 
 PREPARED = 250
-"""Statements that a session keeps prepared. Small batches have some hundred forms, and planning one takes longer than
-the batch itself."""
+"""The number of statements that a session keeps prepared. Small batches have some hundreds of forms, and planning one
+takes longer than executing it."""
 
 _log = logs.get_logger("projector")
 
@@ -71,10 +71,10 @@ async def serve(
     failpoint: Failpoint | None = None,
     metrics: Metrics = NO_METRICS,
 ) -> None:
-    """Project until `stopping` is set. Transient errors of broker and database are logged, and tried again.
+    """Project until `stopping` is set. After transient errors of broker and database, which are logged, it tries again.
 
-    Raises what waiting does not solve: `SchemaError`, `LogChangedError`, `TopicChangedError`, and, the second time,
-    `DuplicateInstanceError`.
+    Raises errors that waiting does not solve: `SchemaError`, `LogChangedError`, `TopicChangedError`, and, the second
+    time, `DuplicateInstanceError`.
     """
     place = f"{socket.gethostname()}/{os.getpid()}/{token_hex(4)}"
     instance = instance_id.Instance(place, settings.projector_instance_id)
@@ -101,7 +101,7 @@ async def _project_or_raise_one(
     failpoint: Failpoint,
     metrics: ProjectorMetrics,
 ) -> None:
-    """Project. Raises an error that ends the process by itself, and not in a group of errors."""
+    """Project. An error that ends the process is raised by itself, and not within an exception group."""
     try:
         await _project(settings, instance, stopping, failpoint, metrics)
     except BaseExceptionGroup as errors:
@@ -118,12 +118,12 @@ async def _project(
     failpoint: Failpoint,
     metrics: ProjectorMetrics,
 ) -> None:
-    """Project on connections of its own, until `stopping` is set."""
+    """Project on new connections until `stopping` is set."""
     async with AsyncExitStack() as stack:
         connections = await _connections(settings, stack)
         frames = await _checked_topic(settings, connections.batches)
         topics = _topics(settings, frames)
-        # It forwards by the number of partitions by which a record is judged to be in a foreign one.
+        # The forwarding producer has to use the same number of partitions as the check that a record is at home.
         producer = await stack.enter_async_context(Producer(settings, name=NAME, topics=[frames]))
         log = await stack.enter_async_context(open_probe(settings, topics.frames))
         client = consumer(
@@ -144,8 +144,8 @@ async def _project(
         feed = Feed(client, topics.frames, [log.cluster])
         member = GroupMember(client, feed, commits, relay, notifier, log, instance, metrics)
         client.subscribe([topics.frames], listener=member)
-        # In reverse order at the end: what was begun is noted as ended before another member gets the partitions. A
-        # client that could not start has tasks and connections too.
+        # At the end these run in reverse order: the notes of attempts are cleared before another member gets the
+        # partitions. A client that could not start has tasks and connections too.
         stack.push_async_callback(lambda: closed(client.stop()))
         if not await join_group(client, stopping):
             return
@@ -155,12 +155,12 @@ async def _project(
 
 @dataclass(frozen=True, slots=True)
 class _Connections:
-    """The connections of a projector, one for each of its parts that work at the same time."""
+    """The connections of a projector, one for each of its concurrent parts."""
 
     batches: Connection
     relay: Connection
     notifier: Connection
-    """Its own: a NOTIFY waits for all others."""
+    """A separate one: a NOTIFY waits for all others."""
 
 
 async def _connections(settings: Settings, stack: AsyncExitStack) -> _Connections:
@@ -198,7 +198,7 @@ def _topics(settings: Settings, frames: TopicDescription) -> ProjectorTopics:
 
 
 async def _run(member: GroupMember, relay: Relay, notifier: Notifier, stopping: asyncio.Event) -> None:
-    """Work until `stopping` is set; then publish and notify what is left, within `DRAIN_SECONDS`."""
+    """Run until `stopping` is set; then publish and notify the rest, within `DRAIN_SECONDS`."""
     async with asyncio.TaskGroup() as tasks:
         beside = [tasks.create_task(relay.run()), tasks.create_task(notifier.run())]
         await member.run(stopping)

@@ -1,4 +1,4 @@
-"""Open work as rows of the outbox: requested, or closed if it was requested too long ago."""
+"""Makes outbox rows for open work: rows that request it, or that close it if it was requested too long ago."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from frameledger_services.store.held_effects import UnclaimedCall, UnclaimedRun
 from frameledger_services.store.outbox import OutboxRow
 
 MAX_AGE = timedelta(minutes=5)
-"""Unclaimed work that was requested longer ago than this is not begun any more."""
+"""Unclaimed work that was requested longer ago than this is no longer begun."""
 
 CLOSING_IDS = UUID("5d8e2f0b-94c7-5a16-b3e0-7c41a96f2d18")
-"""The namespace of the ids of frames that close old work. It never changes: stored ids came from it."""
+"""The namespace of the ids of frames that close old work. It never changes: stored ids were derived from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """Who closes old work. `code` and `message` are for a run, which fails."""
+    """How old work is closed, and by whom. `code` and `message` are for a run, which fails."""
 
     source: str
     code: str
@@ -32,8 +32,8 @@ class Closing:
 
 
 def closing_id(effect: RunInference | CallFunction) -> UUID:
-    """Returns the id of the frame that closes the work of an effect. It follows from the effect's id, so publishing the
-    frame twice counts once."""
+    """Returns the id of the frame that closes the work of an effect. It is derived from the effect's id, so publishing
+    the frame twice counts once."""
     return uuid5(CLOSING_IDS, effect.id)
 
 
@@ -46,7 +46,7 @@ def open_work_rows(
     last: OutboxRow | None = None,
 ) -> Iterator[OutboxRow]:
     """Yields the rows that request open work of a partition, or close it if `closing` is given. `effects` has the topic
-    of each effect. The work is in the order of its places, after that of the row `last`, whose place it may share."""
+    of each effect. The work is in the order of its places, and follows the row `last`, whose place it may share."""
     for item in work:
         place, effect = LogPosition(topic, partition, item.offset, item.generation), item.effect
         ordinal = (

@@ -1,10 +1,10 @@
-"""The rows of partitions that do not acknowledge, such as one without a leader. They stay in the outbox, in their
-order, and no row of another partition waits for them.
+"""Rows of partitions that do not acknowledge, such as one without a leader. They stay in the outbox in order, and no
+row of another partition waits for them.
 
 A partition of a topic stalls when a broker does not acknowledge a row for it in time. From then on `destination` leaves
 its rows here, as pages of places, until all of them are sent. A pass over the pages sends each page without the rows of
-partitions that stalled again on an earlier page of the pass: so each of them is waited for once in a pass, a page that
-has only such rows is not even read, and one page is in memory. What a page has left is tried in the next pass.
+partitions that stalled again on an earlier page of the pass. So a pass waits for each partition at most once, does not
+even read a page that has only such rows, and has one page in memory. The rest of a page is tried in the next pass.
 
 | the process dies | what the next owner finds |
 | --- | --- |
@@ -28,10 +28,10 @@ _log = logs.get_logger("projector")
 
 
 class PartlySentError(EventLogError, TransientError):
-    """Rows of the outbox for one topic were not acknowledged; all others of that topic are, or are too large for it.
+    """Some outbox rows of one topic were not acknowledged; the others are acknowledged, or too large for the topic.
 
-    `partitions` is how many partitions their keys are mapped to, if those of `unsent` did not acknowledge in time; None
-    if the topic refuses rows for another reason.
+    `partitions` is the topic's number of partitions if those of `unsent` did not acknowledge in time, and None if the
+    topic refuses rows for another reason.
 
     Remedy: Wait; the projector publishes them again.
     """
@@ -50,7 +50,7 @@ class PartlySentError(EventLogError, TransientError):
 
 
 class StalledPartitions:
-    """The rows of one topic whose partitions stall: those of each partition are sent in the order of `add`."""
+    """The rows of one topic whose partitions stall. Those of each partition are sent in the order of `add`."""
 
     def __init__(
         self,
@@ -62,18 +62,18 @@ class StalledPartitions:
         self._send = send
         self._read = read
         self._pages = OutboxPages()
-        # Those of all pages, and perhaps more until a pass ends.
+        # The partitions of all pages, and perhaps more until a pass ends.
         self._stalled: frozenset[int] = frozenset()
         self._wake = asyncio.Event()
         self.partitions = 1
-        """How many the topic has; known from the first row on that is added."""
+        """The topic's number of partitions, known once the first row is added."""
 
     def has_partition_of(self, row: OutboxRow) -> bool:
-        """Whether the row has to be added here, since others of its partition may be."""
+        """Whether the row has to be added here, since earlier ones of its partition may be here."""
         return bool(self._stalled) and self._partition(row) in self._stalled
 
     def add(self, row: OutboxRow) -> None:
-        """Send this row after all of its partition that were added before."""
+        """Send this row after the earlier rows of its partition."""
         page = self._pages.add(row)
         if (partition := self._partition(row)) not in page.partitions:
             page.partitions |= {partition}
@@ -81,7 +81,7 @@ class StalledPartitions:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send what is added, until cancelled. Raises what the database raises, and bugs."""
+        """Send added rows until cancelled. Raises errors of the database, and bugs."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -92,11 +92,11 @@ class StalledPartitions:
                 self._stalled = frozenset().union(*(page.partitions for page in self._pages))
 
     async def _pass(self) -> None:
-        """Try each row once whose partition has acknowledged those before it."""
+        """Try each row once, unless its partition has not acknowledged an earlier one."""
         again: frozenset[int] = frozenset()
         index = 0
         while index < len(self._pages):
-            # Closed also if it is left as it is: a row that is added to it now would be sent after later ones.
+            # Closed even if it is skipped: a row that is added to it now would be sent after later ones.
             page = self._pages.closed(index)
             if not page.partitions <= again:
                 again |= await self._send_page(page, again)
@@ -106,9 +106,9 @@ class StalledPartitions:
                 self._pages.done(index)
 
     async def _send_page(self, page: OutboxPage, without: frozenset[int]) -> frozenset[int]:
-        """Send the rows of a page, except those of some partitions. Returns the partitions that do not acknowledge; the
-        page keeps these, and the others that have rows left."""
-        # The range of places also has rows of partitions that do not stall: `Destination` sends those.
+        """Send the rows of a page, except those of the partitions in `without`. Returns the partitions that do not
+        acknowledge. The page keeps all partitions that have rows left."""
+        # The page's range of places includes rows of partitions that do not stall: `Destination` sends those.
         rows = [row for row in await self._read(page) if self._partition(row) in page.partitions]
         again: frozenset[int] = frozenset()
         if some := [row for row in rows if self._partition(row) not in without]:

@@ -54,9 +54,9 @@ Row = dict[str, Any]
 
 
 def write_step(rows: Rows, head: Head, frame: AnyFrame, step: Step, before: State, logged_at: Any) -> None:
-    """Add what this step changed to the rows of the batch, and to the head's counters.
+    """Add the changes of this step to the rows of the batch and to the head's counters.
 
-    `head` still has the version before; `step` has the next one.
+    `head` still has the previous version; `step` has the next one.
     """
     if not step.changes and _is_more_text(head, frame, before):
         return
@@ -120,7 +120,7 @@ class _Writing:
                 if isinstance(self.frame, LLMContextFrame):
                     self._note_origin(self.frame)
             case ContextErased():
-                # Its rows go with the batch: see `rows.Erasure`.
+                # Its rows are deleted with the batch: see `Rows.erasures`.
                 self.head.origin = self.head.experiment = None
             case SettingChanged():
                 self.rows.settings[self.context_id, change.name, self.version] = to_json(change.value)
@@ -141,8 +141,8 @@ class _Writing:
                 assert_never(change)
 
     def notice(self) -> None:
-        """What no change says: the first text of an attempt, an error that closed nothing, a run that was dropped, and
-        an answer that belongs to no run."""
+        """Write what follows from no change: the first text of an attempt, an error that closed nothing, a dropped run,
+        and an answer that belongs to no run."""
         before, after = self.before, self.after
         if _counted(before) is not None or _counted(after) is not None:
             write_counted(self.rows, self.head, self.frame, before, after, self.logged_at)
@@ -187,9 +187,9 @@ class _Writing:
         )
 
     def _note_origin(self, frame: LLMContextFrame) -> None:
-        """Keep what the frame says of where the context comes from (RA5.origin)."""
+        """Keep the origin of the context if the frame names one (RA5.origin)."""
         if (origin := frame.forked_from) is not None:
-            # Without what a program of another release may have added: views read these three.
+            # Without fields that a program of another release may have added: views read these three.
             forked_from = {"context_id": origin.context_id, "version": origin.version, "chain": origin.chain}
             self.head.origin = to_json(forked_from)
         if "experiment" in frame.metadata:
@@ -228,7 +228,7 @@ class _Writing:
                 row = self._run(change.run_id)
                 row.update(status=change.end, closed_version=self.version, closed_at=self.logged_at)
                 if isinstance(self.frame, InterruptionFrame) and self.frame.heard_text is not None:
-                    # What is kept of it as a message is what was heard.
+                    # The message keeps the part that was heard.
                     row["said"] = self._being_said(change.run_id)
                 if isinstance(self.frame, LLMFullResponseEndFrame):
                     row["finish_reason"] = self.frame.finish_reason
@@ -252,7 +252,7 @@ class _Writing:
         }
 
     def _heard_version(self) -> int | None:
-        """When the user stopped speaking, if this frame ended the user's turn."""
+        """The version at which the user stopped speaking, if this frame ended the user's turn."""
         turn, now = self.before.turn, self.after.turn
         if turn is None or (now is not None and now.opened_version == turn.opened_version):
             return None

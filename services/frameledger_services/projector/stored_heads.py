@@ -1,4 +1,4 @@
-"""Heads from the database, for conversations that are not in the cache."""
+"""Loads heads of conversations that are not in the cache from the database."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def load(
     *,
     max_frames: int = 0,
 ) -> dict[str, Head]:
-    """Returns the heads of these conversations, in one query; new heads for those that are not stored.
+    """Returns the heads of these conversations, read in one query, and new heads for those that are not stored.
 
     Those that an older release folded, and that have at most `max_frames`, are rebuilt first. A conversation whose head
     is damaged, or cannot be brought up to date, is parked, and the others continue. Raises `NewerHeadError`.
@@ -74,8 +74,8 @@ async def _load(
 
 
 async def beginning(connection: Connection, context_id: ContextId) -> Head:
-    """Returns the head with which the present life of a conversation began: a new one, or that of its latest erasure.
-    Its stored frames, folded in order, lead to the present head."""
+    """Returns the head at the beginning of a conversation's present life: a new one, or that after its latest erasure.
+    Folding the stored frames in order leads to the present head."""
     return head_after(context_id, (await erasures.beginnings(connection, [context_id])).get(context_id))
 
 
@@ -90,11 +90,11 @@ async def _with_older_rebuilt(
     rebuild: Callable[[ContextId], Awaitable[None]],
     max_frames: int,
 ) -> dict[str, StoredHead]:
-    """Rebuild those of these heads that an older release folded. Returns all as they are then."""
+    """Rebuild the conversations that an older release folded. Returns all heads as they are afterwards."""
     older = [ContextId(one) for one, head in loaded.items() if _is_to_rebuild(head.row, max_frames)]
     for context_id in older:
         await rebuild(context_id)
-    # A rebuild may honour an erasure, and nothing of it be left.
+    # A rebuild may honour an erasure, after which nothing of the conversation is left.
     others = {one: head for one, head in loaded.items() if one not in older}
     return others | await statements.load(connection, older)
 
@@ -108,8 +108,8 @@ def _is_to_rebuild(row: Mapping[str, Any], max_frames: int) -> bool:
 
 
 class RefoldError(RefusedError):
-    """Stored frames cannot be folded again: the fold of this release has a bug that another did not have. `head` is as
-    of the last frame that could.
+    """Stored frames cannot be folded again: the fold of this release has a bug that another release did not have.
+    `head` is that of the last frame that could be folded.
 
     Remedy: Its conversation is parked. With a release that folds it, use `frameledger unpark`.
     """
@@ -136,13 +136,13 @@ def loaded_head(context_id: ContextId, stored_head: StoredHead) -> Head:
     head = _head(row, state)
     head.folded_by = _folded_by(row, is_older=row["fold_version"] < stored.FOLD_VERSION)
     if row["fold_version"] != stored.FOLD_VERSION and head.parked_version is None:
-        # An older release must not continue from a state that does not know the frames of this one. A column that only
-        # contradicts its state is written anew.
+        # An older release must not continue from a state that does not know the frames of this one. A column that
+        # merely contradicts its state is written again.
         head.saved_version = None
     try:
         refold(head, stored_head.unfolded)
     except Exception as error:
-        # It is parked: what is stored stays as the release left it that could fold this.
+        # It is parked: its rows stay as they were left by the release that could fold it.
         head.saved_version = row["state_version"]
         raise RefoldError(head, error) from error
     head.unsaved_bytes = sum(len(one.payload) for one in stored_head.unfolded)
@@ -153,8 +153,8 @@ def loaded_head(context_id: ContextId, stored_head: StoredHead) -> Head:
 
 
 def _without_state(row: Mapping[str, Any], beginning: Head) -> Head:
-    """Returns a head whose stored state cannot be read, and stays as it is, with a state that knows no more than where
-    the life began."""
+    """Returns a head whose stored state cannot be read and is not replaced. Its state knows only the beginning of the
+    life."""
     return _head(row, replace(beginning.state, version=Version(row["state_version"])))
 
 
@@ -166,7 +166,7 @@ def _head(row: Mapping[str, Any], state: State) -> Head:
         (counters if of_counters else attributes)[name] = row[column]
     for name in ("started_at", "last_at"):
         if not is_storable(attributes[name]):
-            # Written by hand. The next frame has a time of its own, and `frameledger rebuild` knows both.
+            # Written by hand. The next frame has its own time, and `frameledger rebuild` corrects both.
             attributes[name] = None
     return Head(
         ContextId(row["context_id"]),
@@ -186,14 +186,14 @@ def _folded_by(row: Mapping[str, Any], *, is_older: bool) -> FoldedBy | None:
     ranges = _ranges(row["folded_by"])
     if not is_older:
         return ranges
-    # What the stored state does not know yet is folded again by this release.
+    # This release folds the frames after the stored state again.
     first = row["state_version"] + 1
     before = ranges or ((1, row["fold_version"]),)
     return (*(one for one in before if one[0] < first), (first, stored.FOLD_VERSION))
 
 
 def _ranges(folded_by: object) -> FoldedBy | None:
-    """Returns the content of `folded_by`; None if it is empty, or unreadable because somebody wrote it by hand."""
+    """Returns the value of the column `folded_by`, or None if it is empty or, after a manual change, unreadable."""
     if not isinstance(folded_by, str):
         return None
     try:
@@ -218,9 +218,9 @@ class NewerHeadError(stored.StoredStateError):
 
 
 def refold(head: Head, frames: Iterable[Unfolded]) -> None:
-    """Bring a loaded state up to its head's version, without effects: those were published when the frames were stored.
+    """Advance a loaded state to its head's version, without effects: they were published when the frames were stored.
 
-    Raises `OutcomeChangedError` where this release gives a frame another outcome than the stored one.
+    Raises `OutcomeChangedError` if a frame has another outcome in this release than the stored one.
     """
     for unfolded in frames:
         frame = UNKNOWN if unfolded.outcome == "unknown" else decode(unfolded.payload)
@@ -231,8 +231,8 @@ def refold(head: Head, frames: Iterable[Unfolded]) -> None:
 
 
 UNKNOWN = decode(b'{"type":"unknown"}')
-"""The frame as which a frame is folded that was unknown when it was folded first: it changed nothing, even if its type
-is known now."""
+"""Folded in place of a frame that was unknown when it was folded first: it changed nothing then, and so changes nothing
+now, even if its type is known."""
 
 
 class OutcomeChangedError(RefusedError):

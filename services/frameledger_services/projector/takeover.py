@@ -1,4 +1,4 @@
-"""Taking a partition over: raise its epoch, check its log, continue at its next offset."""
+"""Takes a partition over: raises its epoch, checks its log, and continues at its next offset."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from frameledger_services.store import held_effects, projections, topics
 from frameledger_services.store.projections import HELD_UNTIL_KNOWN, Assignment, StoredPosition
 
 LOCK_TIMEOUT_MS = 2_000
-"""How long a new owner waits for a transaction of the old one before it terminates the old one's session."""
+"""How long a new owner waits for the transaction of the old owner before it terminates the old owner's session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class TakenOver:
 
 async def assign(connection: Connection, topic: str, partition: int, owner: str) -> Assignment:
     """Own a partition; its former owner is fenced from now on. Raises `TopicChangedError` if a projector of another
-    topic came first, and `LogChangedError` if what it waits for stays locked."""
+    topic came first, and `LogChangedError` if the row or lock that it waits for stays locked."""
     ended = False
     for _ in range(LOCK_ATTEMPTS):
         try:
@@ -42,8 +42,8 @@ async def assign(connection: Connection, topic: str, partition: int, owner: str)
                 await topics.reserve(connection, topic)
                 return await projections.assign(connection, topic, partition, owner, ended=ended)
         except errors.LockNotAvailable:
-            # The owner is frozen in the middle of a transaction. Or, while nothing was read yet, another process that
-            # takes the partition over is frozen: then there is no owner, or one that loses nothing.
+            # The owner is frozen in the middle of a transaction. Or nothing was read yet, and another process is frozen
+            # that was taking the partition over: then there is no owner, or one that loses nothing.
             ended |= await projections.terminate_owner(connection, topic, partition)
     raise LogChangedError(
         f"{topic}/{partition}: its row in `projections`, or an advisory lock, stays locked by a session that could not "
@@ -64,7 +64,7 @@ async def check_log(connection: Connection, log: LogReader, topic: str, assigned
     owned = OwnedPartition(partition, assigned.epoch, assigned.next_offset, end, assigned.generation)
     if end > assigned.next_offset or assigned.effects_held_until != HELD_UNTIL_KNOWN:
         owned.held_until = end
-    # Before a record is read. If we die before this, nothing was folded, and the partition stays held for the next
+    # Done before a record is read. If we die before this, nothing was folded, and the partition stays held for the next
     # owner.
     await held_effects.hold(connection, topic, partition, assigned.epoch, owned.held_until)
     if end == assigned.next_offset:

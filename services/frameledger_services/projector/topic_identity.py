@@ -14,8 +14,8 @@ from frameledger_services.store.topics import StoredTopic, TopicChangedError
 
 
 async def describe(settings: Settings, topic: str) -> TopicDescription:
-    """Returns the topic's description. Raises `BrokerError` if it does not exist, is compacted, or has the publishers'
-    timestamps: those may have any order, and be out of the database's range."""
+    """Returns the topic's description. Raises `BrokerError` if it does not exist, is compacted, or has timestamps of
+    publishers, which may have any order, and be out of the database's range."""
     async with broker.connect(settings) as brokers:
         description = await brokers.topic(topic)
     problem = unreadable(description)
@@ -25,10 +25,10 @@ async def describe(settings: Settings, topic: str) -> TopicDescription:
 
 
 async def pin(connection: Connection, topic: TopicDescription) -> None:
-    """Store the topic's id and number of partitions, unless they are stored. Raises `TopicChangedError` if they differ,
-    or if the database was filled from a topic of another name.
+    """Store the topic's id and number of partitions, unless they are stored already. Raises `TopicChangedError` if they
+    differ, or if the database was filled from a topic with another name.
 
-    In the caller's transaction. With a broker that has no topic ids, only the number of partitions is compared.
+    Runs in the caller's transaction. With a broker without topic ids, only the number of partitions is compared.
     """
     await topics.insert(connection, topic.name, topic.partitions, topic.topic_id)
     problem = await difference(connection, topic)
@@ -37,7 +37,8 @@ async def pin(connection: Connection, topic: TopicDescription) -> None:
 
 
 async def difference(connection: Connection, topic: TopicDescription) -> str | None:
-    """Returns how the topic differs from the one that the database was filled from, as text; None if it does not."""
+    """Returns a sentence that says how the topic differs from the one that filled the database, or None if it does
+    not."""
     other = await topics.other_topic(connection, topic.name)
     if other is not None:
         return other
@@ -57,7 +58,7 @@ async def difference(connection: Connection, topic: TopicDescription) -> str | N
 
 
 def is_same(before: StoredTopic, topic: TopicDescription) -> bool | None:
-    """Returns whether it is the same topic; None if the broker has no topic ids."""
+    """Returns whether it is the same topic, or None if the broker has no topic ids."""
     if before.topic_id is None or topic.topic_id is None:
         return None
     return before.topic_id == topic.topic_id

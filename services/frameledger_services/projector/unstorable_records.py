@@ -1,6 +1,7 @@
-"""Records that cannot be stored: they are found in their batch and parked or set aside, and all others are stored.
+"""Finds records that cannot be stored in their batch, parks their conversations or keeps them as dead letters, and
+stores all others.
 
-| what stands in the way of a batch | what follows |
+| obstacle in a batch | consequence |
 | --- | --- |
 | an id that may be stored already | the batch is stored with the stored ids known, which finds duplicates |
 | a frame that makes the fold raise | its conversation is parked: it stores this frame and all later ones unfolded |
@@ -28,7 +29,7 @@ from frameledger_services.store.outbox import OutboxRow
 
 
 class UnstorableRecords:
-    """Stores batches in which records may be that cannot be stored."""
+    """Stores batches that may have records that cannot be stored."""
 
     def __init__(self, commits: Commits) -> None:
         self._commits = commits
@@ -41,7 +42,7 @@ class UnstorableRecords:
         stored_ids: StoredIds | None = None,
     ) -> list[OutboxRow]:
         """Store a batch whole if possible, else in parts. Without `stored_ids` the fast path is tried first, which does
-        not query for duplicates; a repeated id leads to the slow one."""
+        not query for duplicates; a repeated id leads to the slow path."""
         try:
             return await self._commits.commit(batch, owned, next_offsets, stored_ids)
         except UnfoldableError as error:
@@ -54,8 +55,8 @@ class UnstorableRecords:
             return await self._halve(batch, owned, next_offsets, error)
 
     async def park(self, decoded: DecodedRecord, owned: OwnedPartitions, why: Exception) -> list[OutboxRow]:
-        """Park the conversation at this record. The record becomes a dead letter if it has no conversation here, or
-        cannot be stored even unfolded."""
+        """Park the conversation at this record. The record becomes a dead letter if it has no conversation in this
+        partition, or cannot be stored even unfolded."""
         batch, reason = [decoded], str(why).strip() or type(why).__name__
         if any(self._commits.at_home(batch)):
             stored_ids = await self._commits.stored_ids(batch)
@@ -70,7 +71,7 @@ class UnstorableRecords:
         return await self.dead_letter(record, owned, reason)
 
     async def dead_letter(self, record: Record, owned: OwnedPartitions, why: str) -> list[OutboxRow]:
-        """Keep a record as a dead letter, whatever it carries; its conversation continues without it."""
+        """Keep a record as a dead letter, whatever its content; its conversation continues without it."""
         batch: list[DecodedRecord] = [(record, Unstorable("refused", why))]
         return await self._commits.commit(batch, owned, _next_offsets_after(batch, owned), None)
 
@@ -81,7 +82,7 @@ class UnstorableRecords:
         next_offsets: Mapping[int, int],
         error: Exception,
     ) -> list[OutboxRow]:
-        """Halve a batch that a value in it keeps from being stored, until the record is found, and park its
+        """Halve a batch with a value that cannot be stored until the record is found, and park the record's
         conversation."""
         if len(batch) == 1:
             return await self._store_around(batch, owned, next_offsets, batch[0][0], error)

@@ -1,6 +1,6 @@
 """Watchdog: SIGALRM kills a process whose decoding or fold does not return.
 
-That counts as a crash like any other: after some, the record is isolated and parked (`crashes`).
+That counts as a crash like any other: after several, the record is isolated and parked (`crashes`).
 """
 
 from __future__ import annotations
