@@ -1,4 +1,4 @@
-"""Who may see what, in a real browser: the way in, a tenant's token, and one that is shown no words."""
+"""Access to the page in a real browser: signing in, a tenant's token, and a token that redacts content."""
 
 import re
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def origin(filled, given) -> Iterator[str]:
 
 @contextmanager
 def signed_in(browser, origin, token) -> Iterator[Webpage]:
-    """A page of somebody who has this token and no cookie yet."""
+    """A page of a user with this token and without a cookie."""
     with browser.new_context(reduced_motion="reduce") as context, webpage.opened(context, origin) as web:
         web.page.goto(origin)
         web.page.get_by_label("Token").fill(token)

@@ -1,7 +1,7 @@
-"""What the projector may expect of a log: kept by Kafka, and by the two logs in memory that stand for it in tests.
+"""What the projector may expect of a log, which Kafka fulfils, and the two logs in memory that replace it in tests.
 
-Brokers in memory answer our feed as Kafka does; the log in memory replaces the feed. What one of them cannot do is
-named at the test, and fails if it can.
+Brokers in memory answer our feed as Kafka does; the log in memory replaces the feed. A test names the logs that cannot
+pass it, and fails if one of them does.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class OverClient:
 
     @asynccontextmanager
     async def answer(self):
-        """The first answer that has anything."""
+        """The first answer that is not empty."""
         taking = Taking(self.feed)
         taking.halted = True
         async with asyncio.timeout(ON_SERVERS), asyncio.TaskGroup() as tasks:
@@ -149,7 +149,7 @@ LOGS = {"log_in_memory": InMemory, "brokers_in_memory": OverBrokers, "kafka": Ov
 
 
 def contract(**cannot):
-    """A test that each log has to pass, but for those named, which cannot do it for the reason given."""
+    """A test that each log has to pass, except those named, which cannot for the given reason."""
 
     def decorate(test):
         def mark(name):
@@ -173,7 +173,7 @@ def contract(**cannot):
 
 
 async def read(log, count):
-    """The next records of all partitions that are followed, by partition: as many as that at least."""
+    """The next records of all followed partitions, by partition: at least `count` in total."""
     found: dict[int, list[Record]] = {}
     async with asyncio.timeout(ON_SERVERS):
         while sum(map(len, found.values())) < count:
@@ -261,12 +261,12 @@ async def test_only_what_was_committed_is_read_and_markers_are_passed(log):
     await log.append(0, b"dropped 1", b"dropped 2", transaction=8)
     await log.append(0, b"b")
     log.feed.follow(0, 0)
-    # Nothing that lies behind a transaction which has not ended.
+    # Nothing that follows a transaction which has not ended.
     assert await read(log, 1) == {0: [(0, b"a")]}
     await log.end(0, 8, ABORT)
     await log.end(0, 7, COMMIT)
     await log.append(0, b"c")
-    # Kafka may write the markers before the last record or behind it.
+    # Kafka may write the markers before or after the last record.
     assert [value for _, value in (await read(log, 3))[0]] == [b"kept 1", b"b", b"c"]
 
 

@@ -1,4 +1,4 @@
-"""Successful responses that are no stream of events, and errors that are plain text: what the server said is told."""
+"""Successful responses that are no event stream, and errors in plain text: the error quotes what the server said."""
 
 import asyncio
 import gzip
@@ -18,7 +18,7 @@ KEY = "sk-secret-0123456789"
 
 
 def answered(kind, status, body, *headers, provider=OpenAILLMService):
-    """What comes of a response with this body: the text, or the error."""
+    """The result of a response with this body: the text, or the error."""
 
     async def respond(reader, writer):
         await reader.readuntil(b"\r\n\r\n")

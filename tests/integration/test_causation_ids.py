@@ -32,7 +32,7 @@ from frameledger_services.store.frame_ids import frame_uuid
 
 
 def stored(address, *frames):
-    """Frames of one conversation are stored, each an id and the id of its cause."""
+    """Store frames of one conversation, each given as its id and the id of its cause."""
     log = Log()
     add(log, "ctx", frames)
     project(address, log.records)

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.regression("fault 5")
 
 
 async def lose(worker, *effects):
-    """The database comes back without the claims of these."""
+    """The database restarts without the claims of these effects."""
     await worker.connection.execute(
         "DELETE FROM claims WHERE effect_id = ANY (%s)", ([effect.id for effect in effects],)
     )
 
 
 async def a_lease_passes(worker):
-    """Whatever was written, was written a lease earlier; the workers live on."""
+    """Make everything a lease older; the workers stay alive."""
     await worker.connection.execute("UPDATE tool_calls SET started_at = started_at - interval '1 hour'")
     await worker.connection.execute(
         "UPDATE claims SET finished_at = finished_at - interval '1 hour', taken_at = taken_at - interval '1 hour'"

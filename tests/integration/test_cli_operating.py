@@ -157,7 +157,7 @@ def test_an_erasure_without_a_projector_stays_on_the_log_and_is_honoured_later(s
             command, "erase", "ctx", "--why", "asked", "--yes", "--within", within
         )
         async with projecting(settings):
-            # A frame of another conversation, behind the erasure in the same partition.
+            # A frame of another conversation, after the erasure in the same partition.
             await until_projected(settings, await publish(settings, HI, key=b"ctx"))
         return waited
 

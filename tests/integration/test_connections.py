@@ -29,7 +29,7 @@ def test_who_finds_no_connection_free_waits_so_long_and_holds_up_nobody(shared_d
             await taken.wait()
             with pytest.raises(DatabaseUnavailableError, match=r"no connection was free within 0\.05 s"):
                 await connections.read(database.ping)
-            # Who has one may take longer than that.
+            # A read that has a connection may take longer than that.
             assert not holding.done()
             let_go.set()
             await holding
@@ -53,7 +53,7 @@ def test_a_connection_that_is_read_with_while_they_are_closed_is_closed_behind_t
             await connections.close()
             let_go.set()
         assert reading.result().closed
-        # Whoever reads once more gets a connection, which nobody keeps either.
+        # A later read gets a connection that is not kept either.
         late = await connections.read(held_one, taken=taken, let_go=let_go)
         assert late.closed
 
@@ -90,7 +90,7 @@ class Asked(SharedReads[str, str]):
         return questions
 
     async def busy(self, tasks):
-        """As many statements are under way as may be."""
+        """Start as many statements as may run at once."""
         found = []
         for number in range(MOST_STATEMENTS):
             found.append(tasks.create_task(self.read(f"first {number}")))
@@ -191,7 +191,7 @@ def test_beside_a_small_read_that_is_held_up_others_are_read_for(shared_database
         let_go, held_up = asyncio.Event(), tasks.create_task(asked.read("held up"))
         while not asked.statements:
             await turns()
-        # Only that one waits for the first event.
+        # Only that read waits for the first event.
         first, asked.go = asked.go, let_go
         let_go.set()
         for name in ("second", "third", "fourth"):

@@ -214,7 +214,7 @@ def test_what_anybody_acts_upon_is_on_disk_when_it_is_committed(server):
                 rest = await one(
                     looking, "pg_wal_lsn_diff(pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn())"
                 )
-                # At the end of a page the next record begins behind a header, which is nothing yet.
+                # At the end of a page the next record begins after a header, which does not exist yet.
                 is_on_disk = rest < 100
                 before, calls = (
                     calls,

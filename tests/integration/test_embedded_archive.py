@@ -24,7 +24,7 @@ from frameledger_services.embedded.running import running, start
 
 @pytest.fixture(autouse=True)
 def _java_is_told_nothing(monkeypatch):
-    """The tests have a file of their own for brokers, and Java takes no two."""
+    """The tests use their own archive for brokers, and Java accepts only one."""
     monkeypatch.delenv(java_archive.OPTIONS, raising=False)
 
 
@@ -50,7 +50,7 @@ def until_it_writes(file):
 
 
 def check_that_java_starts(server):
-    """With the broker's options: what Java says against them it says before it loads a class of the broker's."""
+    """With the broker's options: Java rejects invalid ones before it loads a class of the broker."""
     options = server.program.argv[: server.program.argv.index("-cp")]
     subprocess.run([*options, "-version"], check=True, timeout=ON_SERVERS, cwd=server.program.directory)
 
@@ -63,7 +63,7 @@ def test_a_broker_that_stops_in_order_leaves_what_makes_the_archive_and_the_next
     finally:
         process.kill()
         process.wait(ON_SERVERS)
-    # It could not write down all.
+    # It could not write the complete list.
     learning = prepare(tmp_path)
     assert learning.archive is None
     with running(learning.program):
@@ -79,7 +79,7 @@ def test_a_broker_that_stops_in_order_leaves_what_makes_the_archive_and_the_next
         mapped = {one.path for one in psutil.Process(process.pid).memory_maps()}
     assert str(tmp_path / "cache.jsa") in mapped
 
-    # One that is no archive at all, as one of another Java, is not used, and nothing else is different.
+    # A file that is no archive, like that of another Java, is not used, and nothing else changes.
     (tmp_path / "cache.jsa").write_bytes(b"no archive")
     unused = prepare(tmp_path)
     assert f"-XX:SharedArchiveFile={tmp_path / 'cache.jsa'}" in unused.program.argv

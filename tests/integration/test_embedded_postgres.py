@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: as whom it runs, what it leaves behind, and how it says no."""
+"""The embedded PostgreSQL: the user that runs it, what it leaves behind, and its errors."""
 
 import os
 import pwd

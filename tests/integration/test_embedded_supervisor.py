@@ -342,7 +342,7 @@ def test_a_log_that_becomes_large_is_copied_and_emptied_while_its_program_writes
 
     word, numbers = asyncio.run(scenario())
     assert numbers == [list(range(200)), list(range(200, 300))]
-    # Why it ended is found behind where it began to write, which was emptied.
+    # The cause is found after the point where it began to write, although the log was emptied.
     assert "(no schema)" in word
 
 

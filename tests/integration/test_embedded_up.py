@@ -225,7 +225,7 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
 def test_in_the_foreground_it_says_what_it_restarts_and_ctrl_c_stops_it_beside_another_one(
     folder, tmp_path_factory
 ):
-    """In the end the other one is killed: what it leaves behind is ended by `down`, even if it is frozen."""
+    """At the end the other one is killed: `down` ends what it leaves behind, even frozen processes."""
     with working(tmp_path_factory.mktemp("other")) as other:
         assert other.run("up", "--detach").returncode == 0
         up = folder.start("up")

@@ -309,7 +309,7 @@ def test_late_words_of_a_worker_are_counted_and_nothing_else(database, has_begun
 
 
 def test_what_a_foreign_partition_had_before_the_erasure_begins_no_life(database):
-    """The copy lies behind the erasure: of a projector that was late, or of a rebuild that forwards anew."""
+    """The copy is after the erasure: that of a late projector, or of a rebuild that forwards again."""
     log = Log()
     log.add("ctx", say("of before", frame_id="f1"))
     home = log.records[0].partition

@@ -228,7 +228,7 @@ def a_stage_with_a_model(kafka, database_server, migrated_template):
         {"when": {"user": "Search"}, "say": [{"call": "search"}]},
         {"when": {"user": "Stop"}, "say": [{"call": "cancel_search"}]},
         {"when": {"result_of": "cancel_search"}, "say": [{"text": "So it is."}]},
-        # Of a call that was cancelled the model is told last, behind the result of the cancel tool.
+        # The model is told about the cancelled call last, after the result of the cancel tool.
         {"when": {"result_of": "search", "result": "CANCELLED"}, "say": [{"text": "So it is."}]},
     ]
     script = Script.model_validate_json(json.dumps({"replies": replies}))

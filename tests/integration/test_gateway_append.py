@@ -142,7 +142,7 @@ def test_an_expected_version_is_decided_by_the_fold(road):
     async def append(http):
         await http.post("/v1/contexts/expected/frames", json=[ASK, {"type": "LLMTextFrame", "text": "late"}])
         good = await http.post("/v1/contexts/expected/frames", json=summary, headers={"If-Match": '"1"'})
-        # The text that came behind version 1 changed nothing of the context.
+        # The text that came after version 1 changed nothing in the context.
         assert good.status_code == 201, good.text
         bad = await http.post("/v1/contexts/expected/frames", json=summary, headers={"If-Match": '"1"'})
         assert bad.status_code == 412

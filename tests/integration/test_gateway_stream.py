@@ -101,7 +101,8 @@ def test_a_stream_begins_where_its_client_says(run, query, last, expected):
         async with streaming(port, "a", query, last) as stream:
             events = await stream.until("head")
             assert versions(events) == expected
-            # Whoever is cut off now comes back behind what there is, although no frame told it so.
+            # A client that is disconnected now resumes after the newest version, although no frame told it that
+            # version.
             assert events[-1].id == "3"
 
     run(body)

@@ -138,7 +138,7 @@ def test_who_holds_a_table_is_waited_for_a_moment_at_a_time_and_named(empty_data
     def say(sentence):
         said.append(sentence)
         with psycopg.connect(empty_database) as meanwhile:
-            # Nobody waits behind us.
+            # No other session is blocked meanwhile.
             meanwhile.execute("SELECT FROM frames LIMIT 1")
         if len(said) == 2:
             # Its server process lets go a moment later.

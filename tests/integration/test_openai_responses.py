@@ -56,7 +56,7 @@ def test_a_response_is_continued_by_its_id_and_can_be_read_again(stage):
     ]
     assert (stage.eras("resp/1"), stage.runs("resp/1")) == (1, 2)
 
-    # What was said behind it is no part of it, whoever says it; nor is it stopped any more.
+    # What was said after it is no part of it, whoever says it; nor is it stopped any more.
     stage.publish("resp/1", type="InterruptionFrame")
     assert stage.client.responses.retrieve(second.id) == second
     stage.create([said("Hm.")], extra_body={"conversation": {"id": "resp/1", "append": True}})

@@ -1,4 +1,4 @@
-"""The page of SQL to try: every query on it runs, and prints what the page says it prints."""
+"""The page of SQL to try: every query on it runs and prints what the page says."""
 
 import os
 import re
@@ -60,7 +60,7 @@ def test_what_took_longer_than_a_minute_is_shown_with_all_its_seconds(name, chan
 
 @pytest.mark.regression("gateway 79")
 def test_no_query_about_many_conversations_fails_at_characters_that_postgresql_has_no_text_for(changing):
-    # Frames are never changed, but here.
+    # Only this test changes frames.
     changing.execute("ALTER TABLE frames DISABLE TRIGGER USER")
     for table, column in (("frames", "payload"), ("messages", "message"), ("context_settings", "value")):
         changing.execute(
@@ -81,7 +81,7 @@ UTF8 = ("not_json", "not_an_object", "no_type", "bad_version", "bad_id", "invali
 @pytest.mark.regression("fault 102")
 def test_the_query_about_dead_letters_shows_every_one_that_there_can_be(changing):
     [query] = [one for one, _ in EXAMPLES if "FROM rejected_frames" in one]
-    # A later release may have another code, of whatever bytes.
+    # A later release may have another code, with arbitrary bytes.
     others = {*REASONS, "refused", "another"} - set(UTF8)
     letters = {
         *((code, "Grüße, C:\\".encode(), "Grüße, C:\\") for code in UTF8),

@@ -75,7 +75,7 @@ def verified(address):
 
 @pytest.fixture
 def talk(database):
-    """Three lives: the third begins behind an erasure by a transaction that had begun before the first one's."""
+    """Three lives: the third begins after an erasure by a transaction that had begun before that of the first."""
     talk = Talk(database)
     talk.add(SAYS)
     with psycopg.connect(database) as slow:

@@ -291,7 +291,7 @@ def test_calls_that_a_client_answers_are_in_a_copy_with_its_answers(settings):
         assert query(
             settings, "SELECT count(*) FROM frames WHERE context_id = 'copy' AND outcome <> 'applied'"
         ) == [(0,)]
-        # Each start is behind what began it, which is its cause.
+        # Each start follows the frame that caused it.
         starts = query(
             settings,
             "SELECT start.version - cause.version, cause.type, start.tool_call_id FROM frames AS start "
@@ -370,7 +370,7 @@ def test_copies_of_a_replay_whose_conversation_is_erased_meanwhile_begin_no_othe
 
 @pytest.mark.regression("fault 51")
 def test_copies_for_another_installation_say_when_their_conversation_began(settings):
-    """There, too, none of them begins another conversation behind an erasure that comes meanwhile."""
+    """There, too, none of them begins another conversation after an erasure that comes meanwhile."""
 
     async def work(client):
         topic = TopicNames(settings.topic_prefix).dead_letters

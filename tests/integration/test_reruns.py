@@ -97,7 +97,7 @@ def recorded(settings, scenario):
 async def settled(settings, talk):
     """How much work there ever was, and how many frames the conversation has, once all that is on the log is folded
     and nothing is on its way."""
-    # A frame behind all others of this partition would not do: experiments lie in others.
+    # A frame after all others of this partition would not suffice: experiments are in other partitions.
     await talk.until_claims_finished()
 
     async def nothing_is_on_its_way():

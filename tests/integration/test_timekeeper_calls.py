@@ -143,7 +143,7 @@ MINUTES = limits(call=50 * MINUTE)
 def test_the_deadline_of_a_call_is_counted_from_its_dispatch_and_not_from_its_announcement(database):
     async def test(desk):
         await desk.say(CTX, calls("a", "b", run_in_parallel=False), begin("a", attempt=1, timeout_secs=FAR))
-        # The one has a limit of its own, and the other is in the queue behind it.
+        # The first has its own limit, and the other follows it in the queue.
         assert await desk.look(MINUTES) == []
         await desk.say(CTX, result("a", "done", attempt=1))
         assert await desk.call(CTX, "b") == ("dispatched", None)

@@ -42,7 +42,7 @@ def test_a_frame_that_is_too_large_is_left_out_and_the_others_are_published(log)
 
 @pytest.mark.regression("fault 122")
 def test_a_partition_is_hidden_while_nobody_can_read_what_is_behind_an_open_transaction(log):
-    """What the timekeeper publishes is behind it, too: it would be published again at each look."""
+    """What the timekeeper publishes comes after it too, and would be published again at each look."""
 
     async def scenario():
         topic, at_home = TopicNames(log.topic_prefix).frames, {"key": b"ctx", "partition": 1}

@@ -178,7 +178,7 @@ def test_frames_that_were_left_out_after_an_erasure_are_no_differences(road):
 @pytest.mark.long
 @pytest.mark.regression("fault 38")
 def test_an_erasure_that_was_published_twice_is_no_difference(road):
-    """By a publisher that tried again, or by `recover`: also behind the beginning of the next life."""
+    """By a publisher that retried, or by `recover`: also after the beginning of the next life."""
     publish_and_project(
         road, [Raw(b"c", value) for value in (say("a"), ERASE, ERASE, say("b"), ERASE, say("d"))]
     )
@@ -194,7 +194,7 @@ def test_an_erasure_that_was_published_twice_is_no_difference(road):
 @pytest.mark.long
 @pytest.mark.regression("fault 28")
 def test_a_copy_of_a_record_from_before_an_erasure_is_no_difference(road):
-    """Forwarded while nobody read the partition of the conversation: it lies behind the erasure there."""
+    """Forwarded while nobody read the partition of the conversation: it is after the erasure there."""
     elsewhere = (partition_for(b"c", PARTITIONS) + 1) % PARTITIONS
     road.publish([Raw(b"c", say("stray"), partition=elsewhere)])
     publish_and_project(road, [Raw(b"c", say("a")), Raw(b"c", ERASE)])
