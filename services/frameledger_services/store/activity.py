@@ -17,7 +17,7 @@ from frameledger_services.database_types import Connection
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What finished within the last `seconds`, of the work that was requested within the last hour."""
+    """Work that finished within the last `seconds`, if it was requested within the last hour."""
 
     seconds: int
     runs: Mapping[str, int]
@@ -69,7 +69,7 @@ class WentWrong:
 
 
 async def finished(connection: Connection, seconds: int) -> Finished:
-    """Returns what finished within the last `seconds`."""
+    """Returns the work that finished within the last `seconds`."""
     cursor = await connection.execute(
         """
         WITH

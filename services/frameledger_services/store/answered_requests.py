@@ -26,7 +26,7 @@ from frameledger_services.store.shown_messages import CLIENT
 _TYPES = {"asking": list(ASKING), "speaking": list(SPEAKING)}
 
 RESPONSE = "response"
-"""The key, in what is stored of a request, of the additional values of a request for a response."""
+"""The key of the additional values of a request for a response, among the recorded details of a request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ WAITS_FOR_CLIENT = f"(status = 'waiting' AND {BY_CLIENT})"
 """SQL: whether the call waits for its client, which may never come back. It is not work for a person."""
 
 WAITS_FOR_PERSON = f"(status = 'waiting' AND NOT {BY_CLIENT})"
-"""SQL: whether the call waits for a person: what every count of people's work counts."""
+"""SQL: whether the call waits for a person. Every count of people's work uses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class WaitingCall:
     """A client answers it, and not a person for a service's function."""
 
     interrupted: bool
-    """It was interrupted: its client need not do any more what it has not done yet."""
+    """Whether it was interrupted, so that its client need not execute it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ async def begun(connection: Connection, context_id: str, first: int, last: int) 
 async def of_clients(
     connection: Connection, context_id: str, tool_call_ids: Sequence[str]
 ) -> dict[str, ClientCall]:
-    """Returns, by their ids, those of these calls that a client answers; the newest one of each id."""
+    """Returns, by id, those of these calls that a client answers, and the newest one if several have the same id."""
     if not tool_call_ids:
         return {}
     return {

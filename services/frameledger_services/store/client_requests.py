@@ -152,7 +152,7 @@ async def message_ids_of(connection: Connection, context_id: str, version: int) 
 
 
 def _about(payload: str) -> Mapping[str, Any]:
-    """Returns what a client's front end stored in the metadata of a frame."""
+    """Returns the metadata that a client's front end stored in a frame."""
     metadata = loads(payload).get("metadata")
     about = metadata.get(CLIENT) if isinstance(metadata, dict) else None
     return about if isinstance(about, dict) else {}

@@ -70,14 +70,14 @@ class ContextJson(ContextHead):
 
 
 async def heads(connection: Connection, wanted: Sequence[WantedContext]) -> list[ContextHead | None]:
-    """Returns for each what its conversation has; None if that does not exist."""
+    """Returns the head of each requested context, or None if its conversation does not exist."""
     rows = await _rows(connection, HEADS, wanted)
     return [None if row[0] is None else ContextHead(*row) for row in rows]
 
 
 async def newest(connection: Connection, context_ids: Sequence[str]) -> list[ContextHead | None]:
-    """Returns what each of these conversations has now; None for one that does not exist. A cheaper form of `heads`,
-    which every read of a polling client calls."""
+    """Returns the newest head of each of these conversations, or None for one that does not exist. A cheaper form of
+    `heads`, which every read of a polling client calls."""
     async with connection.cursor(binary=True) as cursor:
         # Converting a Python list to an array takes psycopg as long as everything else together.
         await cursor.execute(NEWEST, {"ids": orjson.dumps(context_ids).decode()})

@@ -73,13 +73,13 @@ class StoredContext:
     context: LLMContext
 
     prompt_caching: bool | None = None
-    """What `LLMEnablePromptCachingFrame` said last; None if there was none."""
+    """The value of the latest `LLMEnablePromptCachingFrame`, or None if there was none."""
 
     skip_tts: bool | None = None
-    """What `LLMConfigureOutputFrame` said last; None if there was none."""
+    """The value of the latest `LLMConfigureOutputFrame`, or None if there was none."""
 
     limits: Mapping[str, Any] = field(default_factory=dict)
-    """What `LLMSetLimitsFrame` said last, by name; empty if there was none."""
+    """The limits of the latest `LLMSetLimitsFrame` by name; empty if there was none."""
 
     answers: tuple[str | None, ...] = ()
     """For each message, text that stands for the model's answer that it belongs to, the same for all messages of one

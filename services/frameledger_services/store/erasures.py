@@ -68,7 +68,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What is kept of a conversation that was erased: a row of `erasures`."""
+    """The receipt of an erasure: a row of `erasures`."""
 
     context_id: str
     erased_at: datetime

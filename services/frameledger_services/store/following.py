@@ -23,7 +23,7 @@ class StreamCursor:
     context_id: str
 
     version: int | None
-    """The last version that was read; 0 before the first. None stands for the newest one."""
+    """The last version that was read, 0 before the first. None stands for the newest one."""
 
     types: str | None = None
     """The types that are wanted, separated by `TYPES_SEPARATOR`; None for all."""
@@ -46,7 +46,7 @@ class StreamHead:
 
 @dataclass(frozen=True, slots=True)
 class StreamReading:
-    """What follows one cursor."""
+    """The frames and the state after one cursor."""
 
     head: StreamHead | None
     """None if there is no such conversation."""

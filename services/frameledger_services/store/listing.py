@@ -48,10 +48,10 @@ class ListedContext:
     input_tokens: int | None
     output_tokens: int | None
     model: str | None
-    """Of its newest run."""
+    """The model of its newest run."""
 
     last_words: str | None
-    """What the user or the assistant said last, up to 200 characters."""
+    """The latest words of the user or the assistant, up to 200 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class ContextPage:
     """May be fewer than the limit, or none, although a page follows."""
 
     last: Place | None
-    """The next page is `behind` this; None if there is none."""
+    """The value of `behind` for the next page, or None if there is none."""
 
 
 async def page(

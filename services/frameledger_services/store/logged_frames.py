@@ -35,7 +35,7 @@ class FrameOnLog:
     trace_id: str | None
     causation_id: UUID | None
     sha256: bytes
-    """Of the payload."""
+    """The hash of the payload."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ PAUSE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """What `migrate` did: the revision that it found, None if there were no tables of ours, and the present one."""
+    """The result of `migrate`: the revision before, None if our tables did not exist, and the present one."""
 
     before: str | None
     after: str

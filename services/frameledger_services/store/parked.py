@@ -43,7 +43,7 @@ class ParkedFrame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a parked frame turned out to be."""
+    """The outcome of a parked frame."""
 
     version: int
     outcome: str

@@ -18,7 +18,7 @@ class PartitionProgress:
     partition: int
     next_offset: int
     gap: int | None
-    """Records behind, as of when the owner last looked; None before it ever did."""
+    """The number of records that were not stored when the owner last checked, or None if it never has."""
 
     lag_seconds: float | None
     """How old the newest record is that was read, if there is a gap; else 0. None like `gap`."""

@@ -135,7 +135,7 @@ them, checking everything that is followed is a small part of the work."""
 
 _HASH_BYTES = len(f" {hash_of('')}")
 _LONGEST = 7_990 - (MOST_CONVERSATIONS + 1) * _HASH_BYTES
-"""Of topic and offsets; PostgreSQL's limit of a payload is 8,000 bytes."""
+"""The maximum bytes of topic and offsets. PostgreSQL's limit of a payload is 8,000 bytes."""
 
 _CONVERSATIONS = "#"
 """Precedes the hashes of conversations in a payload. A release that does not know it reads a payload without offsets,

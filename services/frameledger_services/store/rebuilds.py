@@ -19,7 +19,7 @@ Source = Literal["frames", "kafka"]
 
 @dataclass(frozen=True, slots=True)
 class RebuildKind:
-    """What a rebuild does. An interrupted rebuild is continued by one of the same kind."""
+    """The kind of a rebuild. An interrupted rebuild is continued by one of the same kind."""
 
     selection: Selection
     source: Source

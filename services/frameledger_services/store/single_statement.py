@@ -52,7 +52,7 @@ async def store(
         try:
             return await _store(cursor, topic, batch, ended, writes, on_disk)
         except errors.DivisionByZero:
-            # Some of several partitions are lost, or a head is not there as it was loaded.
+            # Some of several partitions were lost, or a head has changed since it was loaded.
             held = await checkpoints.still_owned(cursor.connection, topic, batch)
             if len(held) < len(batch):
                 return held
@@ -61,7 +61,7 @@ async def store(
 
 
 async def _are_there(connection: Connection, writes: Sequence[Insert | Update]) -> bool:
-    """Whether the heads that are updated are there as they were loaded."""
+    """Whether none of the updated heads has changed since it was loaded."""
     for write in writes:
         if isinstance(write, Update) and write.table is tables.contexts:
             loaded = {row["context_id"]: row["rebuilt"] for row in write.rows}
