@@ -235,6 +235,24 @@ def test_some_interruptions_are_shown_without_the_runs_of_all_conversations(fill
     assert fetched <= most_rows
 
 
+@pytest.mark.regression("fault 245")
+@pytest.mark.parametrize(
+    ("query", "most_rows"),
+    [
+        ("SELECT * FROM run_history LIMIT 10", 60),
+        (f"SELECT * FROM run_history WHERE context_id IN ('{ONE}', 'context-7')", 60),
+        ("SELECT * FROM turns LIMIT 10", 100),
+        (f"SELECT * FROM turns WHERE context_id IN ('{ONE}', 'context-7')", 100),
+        # Each turn finds its run by its version, not among all runs of the conversation.
+        (f"SELECT * FROM turns WHERE context_id = '{LONG}'", 3 * LONG_MESSAGES),
+    ],
+)
+def test_some_runs_and_turns_are_shown_without_the_messages_of_all_conversations(filled, query, most_rows):
+    scanned, fetched = reads(filled, query)
+    assert scanned == set()
+    assert fetched <= most_rows
+
+
 def test_every_view_that_names_conversations_reads_one_of_them_if_one_is_asked_for(filled):
     """All views that there are, so that none is forgotten."""
     views = filled.execute(

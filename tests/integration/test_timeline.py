@@ -92,6 +92,22 @@ def test_what_a_frame_did_is_what_the_fold_says(filled, path):
         assert words(did, counted) == {one for one in deeds(step.changes) if not is_of(one, counted)}, version
 
 
+@pytest.mark.regression("fault 248")
+@pytest.mark.parametrize("moved", ["interrupted", "dropped"])
+def test_runs_that_one_frame_closes_stand_in_the_order_of_their_requests(filled, moved):
+    """Their ids are random, and their rows lie anywhere."""
+    with psycopg.connect(filled) as connection, connection.transaction(force_rollback=True):
+        connection.execute(
+            "UPDATE runs SET status = status WHERE context_id = 'coalesced-inputs' AND status = %s", (moved,)
+        )
+        for plan in ("on", "off"):
+            connection.execute(f"SET LOCAL enable_sort = {plan}")
+            query = "SELECT did FROM timeline_of('coalesced-inputs', 23, 23)"
+            assert connection.execute(query).fetchall() == [
+                ("messages 11 to 12, run d4d5151c interrupted, run 94923ee8 dropped",)
+            ]
+
+
 def words(did, counted):
     """The parts of `did`, without the names of functions. What no change says is left out: runs that were dropped, and
     answers that name no run and are counted as one."""

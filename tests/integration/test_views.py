@@ -249,6 +249,39 @@ def test_an_answer_that_was_corrected_after_its_end_is_shown_as_it_was_said(tran
     assert said == ("one two three",)
 
 
+@pytest.mark.regression("fault 246")
+def test_the_history_of_runs_shows_what_programs_read_also_of_answers_that_belong_to_no_run(folded):
+    """In a recording, and where a program calls its model itself, no answer names a run."""
+    said = folded.execute(
+        "SELECT version, said FROM run_history WHERE context_id = 'answered-elsewhere' ORDER BY version"
+    ).fetchall()
+    assert said[2:] == [
+        (7, "A bike needs a…"),
+        (14, "The one by the…"),
+        (20, "It is booked."),
+        (24, "Have a good tr…"),
+    ]
+    others = folded.execute(
+        """
+        SELECT context_id, version, said, generated
+        FROM run_history INNER JOIN facts_runs USING (context_id)
+        WHERE version = requested_version
+            AND nullif(said, '') IS DISTINCT FROM excerpt(coalesce(generated, error), 15)
+        """
+    ).fetchall()
+    assert others == []
+
+
+@pytest.mark.regression("fault 247")
+def test_an_answer_is_what_the_assistant_said_without_its_calls(folded):
+    answers = folded.execute("SELECT answer FROM turns WHERE context_id = 'parallel-tools'").fetchall()
+    assert answers == [("Let me check the ro…",), ("Nobody at the lift …",)]
+    unanswered = (
+        "SELECT answer FROM turns WHERE context_id = 'failed-runs' AND user_said = 'Try another one.'"
+    )
+    assert folded.execute(unanswered).fetchall() == [(None,)]
+
+
 def test_a_run_that_said_nothing_shows_its_error(folded):
     errors = folded.execute(
         "SELECT became, said FROM run_history WHERE context_id = 'failed-runs' AND became = 'failed'"
@@ -425,11 +458,18 @@ def test_the_history_of_calls_says_what_became_of_each_and_who_ran_it(folded):
     assert "waiting" in became
 
 
-@pytest.mark.parametrize("status", ["done", "failed", "waiting", "ambiguous"])
-@pytest.mark.parametrize(
-    "value",
-    ['{"a":"\\u0000\\ud83d"}', '"\\udc00"', "[" * 100 + "]" * 100, "1e308", "null", '"' + "x" * 99_999 + '"'],
+ODD_JSON = (
+    '{"a":"\\u0000\\ud83d"}',
+    '"\\udc00"',
+    "[" * 100 + "]" * 100,
+    "1e308",
+    "null",
+    '"' + "x" * 99_999 + '"',
 )
+
+
+@pytest.mark.parametrize("status", ["done", "failed", "waiting", "ambiguous"])
+@pytest.mark.parametrize("value", ODD_JSON)
 def test_no_arguments_and_no_result_make_a_view_of_calls_fail(folded, status, value):
     """They are shown as the text that they are, and nothing looks into them."""
     folded.execute("UPDATE tool_calls SET arguments = %s, result = %s, status = %s", (value, value, status))
@@ -442,6 +482,14 @@ def test_no_arguments_and_no_result_make_a_view_of_calls_fail(folded, status, va
         "waiting": status == "waiting",
         "ambiguous_calls": status == "ambiguous",
     }
+
+
+@pytest.mark.parametrize("content", ODD_JSON)
+def test_no_message_makes_a_view_of_answers_fail(folded, content):
+    """They look into messages for calls alone."""
+    folded.execute("UPDATE messages SET message = %s", (f'{{"content":{content},"tool_calls":[{content}]}}',))
+    for view in ("turns", "run_history"):
+        assert folded.execute(f"SELECT * FROM {view}").fetchall()
 
 
 def test_what_waits_for_a_person_is_there_until_it_is_settled(folded):

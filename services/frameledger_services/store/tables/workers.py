@@ -71,7 +71,7 @@ workers = Table(
         "autovacuum_vacuum_threshold": 500,
     },
     comment="Every session of every worker. A worker is alive while stopped_at is null and "
-    "heartbeat_at is younger than its lease.",
+    "heartbeat_at is younger than its lease. Old sessions are deleted, by default after a year.",
 )
 # No index on heartbeat_at, which changes with every heartbeat: this index leaves few rows to read.
 Index("workers_present", workers.c.worker_id, postgresql_where=text("stopped_at IS NULL"))
@@ -137,8 +137,8 @@ claims = Table(
     CheckConstraint("finish IN ('done', 'over', 'given_up')", name="claims_finish_check"),
     CheckConstraint("(finish IS NULL) = (finished_at IS NULL)", name="claims_finished_check"),
     postgresql_with={"fillfactor": 80},
-    comment="Which worker runs which effect, with one row for each claimed effect. Rows are kept for "
-    "thirty days.",
+    comment="Which worker runs which effect, with one row for each claimed effect. Old rows are deleted, by "
+    "default after thirty days.",
 )
 Index("claims_unfinished", claims.c.worker_id, postgresql_where=text("finished_at IS NULL"))
 Index(
