@@ -22,7 +22,7 @@ class Difference:
 
     table: str
     key: Mapping[str, object]
-    """What finds the row in its table, beside the conversation."""
+    """The key of the row within its conversation."""
 
     field: str
     stored: object

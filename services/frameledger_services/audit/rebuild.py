@@ -37,7 +37,7 @@ PAGE = 64
 
 @dataclass(frozen=True, slots=True)
 class RebuildOutcome:
-    """What was found in one conversation, and what was done."""
+    """The findings in one conversation, and what was done about them."""
 
     context_id: str
     version: int
@@ -78,7 +78,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class RebuildOptions:
-    """What a rebuild does."""
+    """The options of a rebuild."""
 
     names: TopicNames
     apply: bool

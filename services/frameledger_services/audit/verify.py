@@ -29,7 +29,7 @@ from frameledger_services.store.verified import VerifiedUpTo
 
 @dataclass(slots=True)
 class Verified:
-    """What was checked of a conversation, and what was found."""
+    """The checks of a conversation and their findings."""
 
     context_id: str
     version: int
@@ -135,7 +135,7 @@ class _Job:
         self._folded_upto = self.result.version if parked is None else int(parked) - 1
         self._head = beginning
         self.result.begins = beginning.version
-        # What was verified of a life that was erased says nothing of this one.
+        # The verification of an erased life says nothing about this one.
         is_of_this_life = before is not None and before.version > beginning.version
         known = remembered.read(before, row) if before is not None and is_of_this_life else None
         if known is not None:

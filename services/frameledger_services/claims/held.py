@@ -1,4 +1,4 @@
-"""What a worker does with its claims: keep, finish and release them. Also the deletion of old claims."""
+"""Statements for a worker's claims: keep, finish and release them, and delete old ones."""
 
 from __future__ import annotations
 

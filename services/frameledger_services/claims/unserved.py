@@ -30,7 +30,7 @@ class Unserved:
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """What is open in contexts that are neither parked nor recordings, and how many timekeepers are alive."""
+    """Open work in contexts that are neither parked nor recordings, and the number of live timekeepers."""
 
     runs: int
     calls: int

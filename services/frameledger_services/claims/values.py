@@ -1,4 +1,4 @@
-"""What the statements take and return: a worker's registration, claimed work, and the answer to a heartbeat."""
+"""Parameters and results of the statements: a worker's registration, claimed work, and the answer to a heartbeat."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ async def registered_offers(connection: Connection, worker_id: str) -> dict[str,
 
 
 async def leave(connection: Connection, worker_id: str) -> None:
-    """Deregister the worker. What it still holds may be taken over at once."""
+    """Deregister the worker. The claims that it still holds may be taken over at once."""
     await connection.execute(
         "UPDATE workers SET stopped_at = clock_timestamp() WHERE worker_id = %s AND stopped_at IS NULL",
         (worker_id,),

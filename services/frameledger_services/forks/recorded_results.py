@@ -10,7 +10,7 @@ from frameledger_services.forks.canonical import canonical
 from frameledger_services.store.reruns import RecordedCall
 
 NOT_AVAILABLE = "not available in a rerun"
-"""What a model reads as the result of a call that was not made in the original."""
+"""The result that a model reads for a call that was not made in the original."""
 
 
 class RecordedResults:

@@ -12,7 +12,7 @@ from frameledger_services.forks.comparison import AnswerComparison
 
 @dataclass(slots=True)
 class Side:
-    """What one side of the comparison used; only what is known is added."""
+    """The usage of one side of the comparison. Unknown values are not added."""
 
     tokens: UsedTokens = field(default_factory=UsedTokens)
     seconds: float = 0.0

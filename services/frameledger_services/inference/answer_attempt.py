@@ -86,7 +86,8 @@ class AnswerAttempt:
             error = exception_groups.first(errors)
             if not isinstance(error, TooLargeError | ValueError):
                 raise error from None
-            # Nothing after that frame is on the log, not even the end. This is the end, also if the answer broke off.
+            # Nothing after that frame is on the log, not even the end. So the error below ends the answer, even if it
+            # had broken off.
             lost = None
             await self._publish(self._failure("frame_refused", _why_refused(error)))
         return lost

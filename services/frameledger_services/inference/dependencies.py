@@ -31,7 +31,7 @@ class PreparedRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunDependencies:
-    """What a run needs beside the model. All functions raise once the lease has ended."""
+    """The dependencies of a run besides the model. All functions raise once the lease has ended."""
 
     worker: str
     """The worker's id, for the start frame."""

@@ -25,7 +25,7 @@ class RunPublisher:
         self._publisher = publisher
         self._run = run
         self.if_released: work.Ending = "untried"
-        """What becomes of the claim if the run is left: once anything was published, this counts as an attempt."""
+        """What happens to the claim if the run is abandoned: once anything was published, this counts as an attempt."""
 
     async def publish(self, context_id: ContextId, frames: Sequence[AnyFrame]) -> None:
         """Returns once the frames are on the log. Raises `TooLargeError` and ValueError for frames that are never

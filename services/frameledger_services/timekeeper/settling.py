@@ -79,7 +79,7 @@ def call_lost(call: OverdueCall) -> Settlement:
 
 
 def waiting_overdue(call: OverdueCall) -> Settlement:
-    """Cancel a call that no person answered in time; the model goes on."""
+    """Cancel a call that no person answered in time. The model continues."""
     return _cancelled("waiting_overdue", call)
 
 
