@@ -152,6 +152,15 @@ def test_the_stop_pays_what_is_owed_to_the_turn_even_while_the_bot_speaks():
     assert play(speak(), bot_speaks(), begin("a"), result("a", 1), stop(), bot_stops()).asked == [5]
 
 
+@pytest.mark.rule("R4.1")
+@pytest.mark.parametrize("paying", [[stop()], [hear("hi"), stop()], [interim(), stop(), hear("hi")]])
+def test_what_was_paid_is_not_paid_again_while_the_run_waits_for_another_one(paying):
+    played = play(ask(), begin("a"), speak(), result("a", 1), paying)
+    last = len(played.steps)
+    assert (played.asked, played.opened) == ([1, last], [1])
+    assert play(speak(), stop(), onto=played).asked == [1, last]
+
+
 @pytest.mark.rule("R4.1", "R4.2")
 def test_the_turns_own_run_pays_also_what_is_owed_to_the_bot():
     played = play(bot_speaks(), begin("a"), result("a", 1), speak(), hear("hi"), stop(), bot_stops())

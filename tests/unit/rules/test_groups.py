@@ -68,6 +68,13 @@ def test_a_call_that_belongs_to_a_batch_and_to_a_group_id_unites_them():
 
 
 @pytest.mark.rule("R3.6")
+def test_a_group_id_that_only_the_start_says_is_shared_with_later_calls():
+    played = play(announce("a"), begin("a", group_id="g"), begin("b", group_id="g"), result("a", 1))
+    assert played.asked == []
+    assert play(result("b", 1), onto=played).asked == [5]
+
+
+@pytest.mark.rule("R3.6")
 @pytest.mark.parametrize("group_id", [None, "g"])
 def test_with_group_parallel_tools_false_each_call_is_a_group_of_its_own(group_id):
     played = play(
@@ -144,6 +151,12 @@ def test_a_group_id_used_again_after_its_calls_settled_is_waited_for_again():
     assert play(given, result("b", 1), result("c", 1)).asked == [2, 6]
 
 
+@pytest.mark.rule("R3.6", "R3.7")
+def test_a_group_id_used_again_after_its_calls_settled_knows_none_of_their_results():
+    before = [begin("a", group_id="g"), begin("b", group_id="g"), result("a", 1), result("b", 1)]
+    assert play(before, begin("c", group_id="g"), result("c", None)).asked == [4]
+
+
 @pytest.mark.rule("R3.6")
 @pytest.mark.parametrize("replaced", [update(), context()])
 def test_a_group_outlives_a_replaced_history(replaced):
@@ -214,6 +227,15 @@ def test_an_explicit_word_of_an_intermediate_result_is_honoured_at_once():
 def test_a_group_asks_if_any_of_its_calls_had_a_result(values, asked):
     first, second = values
     assert play(TWO, result("a", first), result("b", second)).asked == asked
+
+
+@pytest.mark.rule("R3.7")
+@pytest.mark.parametrize("run_llm", [True, False])
+def test_an_absent_last_result_asks_after_a_result_that_said_for_itself_whether_to_run(run_llm):
+    calls = [begin(c, group_id="g") for c in "ab"]
+    played = play(calls, result("a", 1, run_llm=run_llm), result("b", None))
+    assert played.asked == ([3, 4] if run_llm else [4])
+    assert play(calls, result("a", None, run_llm=False), result("b", None)).asked == []
 
 
 @pytest.mark.rule("R3.7")
