@@ -5,7 +5,8 @@
 Input is a list of `{name, frames, initial, config}`, output `{name: outcome}` with an outcome of `{messages, tools,
 tool_choice, runs_after}`, or `{contexts: {label: outcome}}` where frames carry a `context` label. Each frame takes the
 way of a real record: bytes, decode, upcast, fold. `runs_after` has the indexes of the frames that requested an
-inference, also while one was open. A scenario that cannot be played has no outcome; the errors say which.
+inference, also while one was open. A scenario that cannot be played has no outcome; the errors say which. One scenario
+in place of a list gives its outcome alone.
 """
 
 from __future__ import annotations
@@ -87,8 +88,13 @@ def _decoded(written: Mapping[str, Any]) -> AnyFrame | None:
 
 
 def main() -> None:
+    # As bytes, because JSON is UTF-8 whatever the locale says.
+    given = json.loads(sys.stdin.buffer.read())
+    if isinstance(given, dict):
+        json.dump(play(given), sys.stdout)
+        return
     outcomes = []
-    for scenario in json.load(sys.stdin):
+    for scenario in given:
         try:
             outcomes.append(json.dumps({scenario["name"]: play(scenario)})[1:-1])
         except Exception as error:  # Of this scenario: the others keep their outcomes.

@@ -17,6 +17,12 @@ TOOL = {"type": "function", "function": {"name": "look"}}
 RUN = {"type": "LLMRunFrame"}
 
 
+def given(scenarios, monkeypatch):
+    """Put them on standard input, in a locale without UTF-8."""
+    written = io.BytesIO(json.dumps(scenarios, ensure_ascii=False).encode())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(written, encoding="latin-1"))
+
+
 def said(*frames, **scenario):
     return play({"name": "one", "frames": list(frames), **scenario})
 
@@ -43,12 +49,20 @@ def test_the_player_reads_a_list_of_scenarios_and_answers_by_name(monkeypatch, c
         {"name": "empty", "frames": []},
         {"name": "asks", "frames": [RUN], "initial": {"messages": [USER]}, "config": {}},
     ]
-    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(scenarios)))
+    given(scenarios, monkeypatch)
     conformance.main()
     assert json.loads(capsys.readouterr().out) == {
         "empty": {"messages": [], "tools": None, "tool_choice": None, "runs_after": []},
         "asks": {"messages": [USER], "tools": None, "tool_choice": None, "runs_after": [0]},
     }
+
+
+@pytest.mark.parametrize("name", ["one", "über"])
+def test_one_scenario_alone_gives_its_outcome(name, monkeypatch, capsys):
+    asks = {"name": name, "frames": [RUN], "initial": {"messages": [{"role": "user", "content": name}]}}
+    given(asks, monkeypatch)
+    conformance.main()
+    assert json.loads(capsys.readouterr().out) == play(asks)
 
 
 @pytest.mark.regression("fault 91")
@@ -62,7 +76,7 @@ def test_a_scenario_that_cannot_be_played_takes_no_other_outcome_with_it(monkeyp
         {"name": "no frame", "frames": [7]},
         {"name": "no messages", "frames": [], "initial": {"messages": 7}},
     ]
-    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps([*broken, asks])))
+    given([*broken, asks], monkeypatch)
     conformance.main()
     written = capsys.readouterr()
     assert json.loads(written.out) == {"asks": play(asks)}
