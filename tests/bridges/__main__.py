@@ -1,9 +1,10 @@
 """`make test-bridges`: tests the bridges on the newest and on the oldest supported release of each framework.
 
 The frameworks are large and not in the lock of this repository. All of them share an environment for each of the two,
-so that their tests share imports, a broker and a database. Each environment has its own lock in `locks/` and is
-created in `build/bridges/` when the lock changes; this takes seconds if uv has cached the packages. `python -m
-tests.bridges lock` updates the locks.
+so that their tests share imports, a broker and a database. The one with the oldest releases also has the oldest SDKs of
+the model providers, and runs their contracts. Each environment has its own lock in `locks/` and is created in
+`build/bridges/` when the lock changes; this takes seconds if uv has cached the packages. `python -m tests.bridges lock`
+updates the locks.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ ROOT = Path(__file__).resolve().parents[2]
 LOCKS = Path(__file__).resolve().parent / "locks"
 UV = (sys.executable, "-m", "uv", "--no-config")
 
-EXTRAS = ("services", "cli", "embedded", "pipecat", "agents")
+EXTRAS = ("services", "openai", "anthropic", "cli", "embedded", "pipecat", "agents")
 FOLDERS = ("tests/bridges/pipecat", "tests/bridges/agents_sdk")
+# Also run in `floor`: no other environment has SDKs of the model providers that are built on httpx.
+PROVIDERS = ("tests/contracts/test_wires.py", "tests/contracts/test_no_streams.py")
 ENVIRONMENTS = {
     # By name: which tests are not run. With the oldest supported releases those on servers, whose behaviour does not
     # depend on the framework.
@@ -61,7 +64,8 @@ def main() -> int:
         else:
             without = (*ENVIRONMENTS[name], *(["long"] if given.quick else []))
             chosen = " and ".join(f"not {mark}" for mark in without)
-            failed = run(name, python, *FOLDERS, "-m", chosen) or failed
+            tests = (*FOLDERS, *(PROVIDERS if name == "floor" else ()))
+            failed = run(name, python, *tests, "-m", chosen) or failed
     return failed
 
 
