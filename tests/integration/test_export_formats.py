@@ -171,14 +171,28 @@ def test_an_export_that_cannot_be_written_says_where_and_why(run, tmp_path):
 @pytest.mark.regression("fault 163")
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
 @pytest.mark.parametrize("full", ["frames", "calls"])
-def test_a_full_disk_leaves_no_part_of_parquet_files(tmp_path, full):
+def test_a_full_disk_leaves_no_part_of_parquet_files(tmp_path, monkeypatch, full):
     pytest.importorskip("pyarrow.parquet")
+    from frameledger_services.transfer import parquet
     from frameledger_services.transfer.parquet import Parquet
 
-    (tmp_path / f"{full}.parquet.part").symlink_to("/dev/full")
+    monkeypatch.setattr(parquet, "token_hex", lambda _: "0")
+    (tmp_path / f"{full}.parquet.0.part").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left"), Parquet(None, tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.regression("fault 238")
+def test_parquet_files_that_two_exports_write_at_once_are_whole(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    from frameledger_services.transfer.parquet import FILES, Parquet
+
+    with Parquet(None, tmp_path):
+        with Parquet(None, tmp_path):
+            pass
+        assert all(parquet.read_table(tmp_path / f"{name}.parquet").num_rows == 0 for name in FILES)
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted(f"{name}.parquet" for name in FILES)
 
 
 def test_events_of_a_conversation_are_its_frames(run, database):

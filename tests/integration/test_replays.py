@@ -18,6 +18,7 @@ from frameledger.frames import LLMContextFrame, LLMMessagesAppendFrame, encode_f
 from frameledger.headers import originally_logged_ms
 from frameledger.ids import ContextId, Version
 from frameledger_services.cli import application
+from frameledger_services.cli.replay import copying, playback
 from frameledger_services.client import Client, ForkRefusedError, Receipt
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.reader import last_records
@@ -402,6 +403,34 @@ def test_a_live_replay_says_what_the_person_said_and_asks_anew(settings):
         assert not any(kind.startswith(("LLMFull", "LLMText", "FunctionCall", "Bot")) for kind in said)
 
     on_the_road(settings, "barge-in", work)
+
+
+@pytest.mark.regression("fault 241")
+def test_what_was_published_is_printed_without_control_characters(settings, capsys):
+    async def work(client):
+        await client.publish("a\x9bb", *lines_of("barge-in")[:2], wait=True)
+        frames = TopicNames(settings.topic_prefix).frames
+        for last in (1, 2):
+            copies = Copies("a\x9bb", f"{last}\x1b[31m")
+            await copying.publish(settings, copies, frames, 1, last, 0, as_json=False)
+
+    on_the_road(settings, "barge-in", work)
+    first, second = [one for one in capsys.readouterr().out.splitlines() if one.startswith("Published")]
+    assert first.startswith("Published 1 frame of a\ufffdb to ")
+    assert first.endswith(" as 1\ufffd[31m, a recording.")
+    assert second.startswith("Published 2 frames of ")
+
+
+@pytest.mark.regression("fault 239")
+def test_ctrl_c_while_copies_are_published_is_no_success(monkeypatch):
+    async def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(copying, "publish", interrupted)
+    monkeypatch.setattr(playback, "play", interrupted)
+    for words, code in ((["--to", "llm.frames"], 130), ([], 0)):
+        result = CliRunner().invoke(application(), ["replay", "ctx", *words])
+        assert result.exit_code == code, words
 
 
 def test_copies_do_not_go_where_workers_look_for_work(settings):

@@ -225,7 +225,9 @@ def test_an_id_that_is_taken_or_was_erased_refuses_the_file_before_anything_is_w
     log = Log()
     log.add("b", b'{"type":"LLMRunFrame"}')
     project(other, log.records)
-    with pytest.raises(ImportRefusedError, match="There is a conversation 'b' here already, of 1 versions"):
+    with pytest.raises(
+        ImportRefusedError, match="There is a conversation 'b' here already, at version 1, and it does"
+    ):
         imported(other, content)
     assert heads(other).keys() == {"b"}
     with psycopg.connect(other) as operator:

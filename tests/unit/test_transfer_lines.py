@@ -111,11 +111,11 @@ def test_every_changed_byte_is_found_in_its_line():
 @pytest.mark.parametrize(
     ("changed", "line", "problem"),
     [
-        (lambda found: found[:-1], 6, "ends after version 1, and has 2"),
+        (lambda found: found[:-1], 6, "ends after version 1, and at 2"),
         (lambda found: [*found[:1], *found[2:]], 2, "does not follow the line before"),
         (lambda found: [found[0], found[2], found[1], *found[3:]], 2, "does not follow the line before"),
         (lambda found: found[1:], 1, "does not follow the line before"),
-        (lambda found: [*found[:2], *found[3:]], 3, "ends after version 1, and has 2"),
+        (lambda found: [*found[:2], *found[3:]], 3, "ends after version 1, and at 2"),
         (lambda found: [], 1, "no conversation"),
         (lambda found: [b"x" * (lines.LONGEST_LINE + 2)], 1, "longer than any line"),
         (lambda found: [b"{}\n"], 1, "not as it was written"),
@@ -146,7 +146,7 @@ def resealed(number, **changed):
         (2, {"source": "somebody else"}, 2, "does not continue the chain"),
         (3, {"version": 3}, 3, "it is version 3, after version 1"),
         (1, {"chain": "00" * 32}, 1, "the header's chain is not that of version 2"),
-        (1, {"version": 1}, 3, "has 1 versions by its header"),
+        (1, {"version": 1}, 3, "ends at version 1 by its header"),
         (1, {"format": 2}, 1, "its format is 'conversation' 2, and this release reads"),
         (1, {"context_id": "c"}, 2, "does not continue the chain"),
         (1, {"context_id": ""}, 1, "not a line of an export"),

@@ -113,6 +113,19 @@ def test_a_link_goes_on_to_lead_to_the_report_of_reruns_that_is_written(tmp_path
     assert [one.name for one in (tmp_path / "data").iterdir()] == ["report.json"]
 
 
+@pytest.mark.regression("fault 238")
+def test_a_file_that_two_commands_write_at_once_is_whole_after_each(tmp_path):
+    path = tmp_path / "heads.jsonl"
+    first, second = whole_file(path), whole_file(path)
+    with second as longer:
+        with first as shorter:
+            shorter.write(b"shorter")
+            longer.write(b"longer, and still being written")
+        assert path.read_bytes() == b"shorter"
+    assert path.read_bytes() == b"longer, and still being written"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_without_a_path_it_is_standard_output(capsysbinary):
     with whole_file(None) as file:
         file.write(b"heads")

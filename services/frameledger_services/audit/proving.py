@@ -52,7 +52,7 @@ async def write_proof(
         raise UnprovableError(f"There are no frames of {context_id!r} up to version {traced.leaf.version}.")
     if (version, chain) != (traced.leaf.version, traced.leaf.chain):
         raise UnprovableError(
-            f"The {count:,} stored frames of {context_id!r} lead to version {version} and the link {chain.hex()}; the "
+            f"The stored frames of {context_id!r} lead to version {version} and the link {chain.hex()}; the "
             f"head that is to be proved has version {traced.leaf.version} and {traced.leaf.chain.hex()}."
         )
     return count

@@ -12,6 +12,7 @@ import orjson
 
 from frameledger.context import LLMContext
 from frameledger.errors import NotFoundError
+from frameledger.frames.base import INT64_MAX
 from frameledger.ids import ContextId, Version
 from frameledger_services.database_types import Connection
 from frameledger_services.store.erasures import NEWEST_FIRST
@@ -100,7 +101,9 @@ async def context(connection: Connection, context_id: str, version: int | None =
 
     Raises `NoSuchContextError`, `ContextErasedError`, and `NoSuchVersionError`.
     """
-    cursor = await connection.execute(CONTEXT, {"id": context_id, "version": version})
+    # PostgreSQL takes no number beyond 64 bits; no conversation has the version that is asked for instead.
+    asked = None if version is None else max(-1, min(version, INT64_MAX))
+    cursor = await connection.execute(CONTEXT, {"id": context_id, "version": asked})
     row = await cursor.fetchone()
     if row is None:
         raise await missing(connection, context_id)
@@ -109,7 +112,7 @@ async def context(connection: Connection, context_id: str, version: int | None =
         _loads, texts
     )
     if at and not erased <= at <= newest:
-        raise NoSuchVersionError(context_id, at, newest, erased)
+        raise NoSuchVersionError(context_id, at if version is None else version, newest, erased)
     wire = {
         # Read as one text, which is quicker than reading each message.
         "messages": loads(f"[{messages or ''}]"),

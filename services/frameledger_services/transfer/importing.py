@@ -193,8 +193,8 @@ def _is_there(stored: StoredPresence, header: Header) -> bool:
         return False
     if stored.chain != header.chain:
         raise ImportRefusedError(
-            f"There is a conversation {header.context_id!r} here already, of {stored.version} versions, and it is not "
-            "the one in the file."
+            f"There is a conversation {header.context_id!r} here already, at version {stored.version}, and it does not "
+            f"have version {header.version} of the file."
         )
     return True
 

@@ -192,7 +192,7 @@ class _Conversation:
         if self._chain != frame.chain:
             raise BadFileError(line, f"version {frame.version} does not continue the chain of {name!r}")
         if frame.version > self._header.version:
-            raise BadFileError(line, f"{name!r} has {self._header.version} versions by its header")
+            raise BadFileError(line, f"{name!r} ends at version {self._header.version} by its header")
 
     def check_whole(self, line: int) -> None:
         """Raises `BadFileError` unless it was complete before this line."""
@@ -200,7 +200,7 @@ class _Conversation:
         if self._version != header.version:
             raise BadFileError(
                 line,
-                f"{header.context_id!r} ends after version {self._version}, and has {header.version} by its header",
+                f"{header.context_id!r} ends after version {self._version}, and at {header.version} by its header",
             )
         if self._chain != header.chain:
             raise BadFileError(header.line, f"the header's chain is not that of version {self._version}")

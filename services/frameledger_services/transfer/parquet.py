@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
 from typing import Any, Self
 
@@ -102,7 +103,8 @@ class _File:
     def __init__(self, folder: Path, name: str, table: Table) -> None:
         self.table = table
         self.path = folder / f"{name}.parquet"
-        self._unfinished = folder / f"{name}.parquet.part"
+        # Not the name that another export into this folder uses at the same time.
+        self._unfinished = folder / f"{name}.parquet.{token_hex(4)}.part"
         self._schema = _schema(table)
         self._writer: Any = None
         self._rows: list[tuple[Any, ...]] = []

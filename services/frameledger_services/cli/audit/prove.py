@@ -12,7 +12,7 @@ import typer
 from frameledger_services.audit import heads, proving
 from frameledger_services.audit.heads import Traced
 from frameledger_services.cli.audit.heads import shown
-from frameledger_services.cli.terminal import backend, options, output
+from frameledger_services.cli.terminal import backend, escape, options, output
 from frameledger_services.cli.terminal.counting import counting
 from frameledger_services.cli.terminal.input_file import readable
 from frameledger_services.cli.terminal.plural import plural
@@ -61,7 +61,7 @@ def prove(
     for line in shown(traced.root):
         typer.echo(line, err=is_error_output)
     typer.echo(
-        f"proves    {context}, {plural(count, 'frame')} up to version {traced.leaf.version}",
+        f"proves    {escape.printable(context)}, {plural(count, 'frame')} up to version {traced.leaf.version}",
         err=is_error_output,
     )
 

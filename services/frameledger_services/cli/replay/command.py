@@ -70,11 +70,13 @@ def replay(
     copy = new or f"{context}-replay"
     if topic is not None and (copy == context or not is_context_id(copy)):
         raise typer.BadParameter("the copy needs another id, of at most 255 bytes", param_hint="--as")
-    with backend.exit_on_error(), suppress(KeyboardInterrupt):
+    with backend.exit_on_error():
         settings = Settings.from_env()
         if topic is None:
-            asyncio.run(playback.play(settings, context, first, last, speed, as_json))
+            with suppress(KeyboardInterrupt):
+                asyncio.run(playback.play(settings, context, first, last, speed, as_json))
         else:
+            # Not suppressed: exit code 0 means that all copies are published.
             asyncio.run(
                 copying.publish(settings, Copies(context, copy, live), topic, first, last, speed, as_json)
             )

@@ -9,7 +9,8 @@ from contextlib import AsyncExitStack
 
 import typer
 
-from frameledger_services.cli.terminal import moment, output
+from frameledger_services.cli.terminal import escape, moment, output
+from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.client import Client
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
@@ -51,7 +52,8 @@ async def publish(
         output.print_json_object(result)
         return
     kind = "" if copies.live else ", a recording"
-    typer.echo(f"{copied:,} frames of {copies.context_id} are on {topic} as {copies.copy}{kind}.")
+    original, copy, where = map(escape.printable, (copies.context_id, copies.copy, topic))
+    typer.echo(f"Published {plural(copied, 'frame')} of {original} to {where} as {copy}{kind}.")
     if left_out:
         typer.echo(f"Not copied: {left_out:,} ({_why(copies)}).")
 

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
+from frameledger.frames.base import INT64_MAX
 from frameledger_services.client.conversations import WITHIN, Conversations
 from frameledger_services.client.errors import GatewayUnavailableError
 from frameledger_services.client.frame_inputs import FrameInput
@@ -143,7 +144,7 @@ class HttpClient(Conversations):
 
     async def context(self, context_id: str, version: int | None = None) -> StoredContext:
         """See `Client.context`. With a redacting token the context has no text."""
-        if version is not None and version < 0:
+        if version is not None and not 0 <= version <= INT64_MAX:
             newest = await self.newest_version(context_id)
             if not newest:
                 raise NoSuchContextError(context_id)
