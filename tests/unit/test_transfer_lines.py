@@ -1,5 +1,6 @@
 """Files of conversations: what is changed in one is found, in its line, by its seal, its chain or its fold."""
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from uuid import uuid5
@@ -14,6 +15,7 @@ from frameledger.frames import EndFrame, LLMContextEraseFrame, LLMRunFrame, Tran
 from frameledger.ids import ContextId
 from frameledger.record import DERIVED_IDS
 from frameledger_services.store.frame_ids import frame_uuid
+from frameledger_services.store.frame_pages import PAGE_FRAMES
 from frameledger_services.store.transfer import Exported, ExportedFrame
 from frameledger_services.transfer import importing, lines
 from frameledger_services.transfer.cloudevents import CloudEvents, event
@@ -57,13 +59,36 @@ def written(**conversations):
 
 
 def checked(found):
-    return list(importing.check(found, lambda _: None))
+    async def all_of_them():
+        return [one async for one in importing.check(found, lambda _: None)]
+
+    return asyncio.run(all_of_them())
 
 
 SMALL = written(
     a=[TranscriptionFrame(text="h\u00e9 \ud83d"), LLMRunFrame(id="r1")],
     b=[TranscriptionFrame(text="so", id="t1"), LLMRunFrame()],
 )
+
+
+@pytest.mark.regression("fault 242")
+def test_checking_ends_at_the_next_page_once_it_is_cancelled():
+    found = written(long=[TranscriptionFrame(text="word", id=f"t{at}") for at in range(3 * PAGE_FRAMES)])
+    pages = []
+
+    async def cancelled_at_the_first_page():
+        task = asyncio.current_task()
+
+        def report(count):
+            pages.append(count)
+            task.cancel()
+
+        async for _ in importing.check(found, report):
+            raise AssertionError("the whole conversation was checked")
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled_at_the_first_page())
+    assert pages == [PAGE_FRAMES]
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -15,7 +15,8 @@ conversation. A recording is not changed, because nothing acts on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from psycopg import errors
@@ -72,22 +73,23 @@ Report = Callable[[int], None]
 """Called with the number of frames done since the last call."""
 
 
-def check(file_lines: Iterable[bytes], report: Report) -> Iterator[Checked]:
+async def check(file_lines: Iterable[bytes], report: Report) -> AsyncIterator[Checked]:
     """Yields each conversation of a file after all of it was checked. Raises `BadFileError`, which names the line."""
     for header, pages in _conversations(file_lines):
         folding = ImportFolding(header)
         for page in pages:
             folding.fold(page)
             report(len(page))
+            await _let_cancel()
         yield Checked(header, folding.is_left_open, tuple(folding.refolded))
 
 
-async def check_free(connection: Connection, checked: Iterator[Checked]) -> Imported:
+async def check_free(connection: Connection, checked: AsyncIterator[Checked]) -> Imported:
     """Check all conversations of a file: each must be absent here, or identical. Returns what is to be imported. Raises
     `BadFileError` and `ImportRefusedError`."""
     to_do = Imported()
     batch: list[Checked] = []
-    for conversation in checked:
+    async for conversation in checked:
         batch.append(conversation)
         if len(batch) == IDS_AT_ONCE:
             await _check_batch(connection, batch, to_do)
@@ -114,6 +116,7 @@ async def write(
             imported.there_already += 1
             for page in pages:
                 report(len(page))
+                await _let_cancel()
             continue
         try:
             async with connection.transaction():
@@ -135,6 +138,11 @@ async def write(
         imported.frames += header.version
         await failpoint("after commit")
     return imported
+
+
+async def _let_cancel() -> None:
+    """Ctrl-C cancels the task that imports, which notices it where it awaits: between pages of the file, too."""
+    await asyncio.sleep(0)
 
 
 def _begun_meanwhile(header: Header) -> ImportRefusedError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -96,8 +96,8 @@ async def _import(settings: Settings, path: Path, refolded: list[Checked]) -> Im
 
 
 async def _check(connection: Connection, path: Path, refolded: list[Checked]) -> Imported:
-    def noted(conversations: Iterator[Checked]) -> Iterator[Checked]:
-        for conversation in conversations:
+    async def noted(conversations: AsyncIterator[Checked]) -> AsyncIterator[Checked]:
+        async for conversation in conversations:
             if conversation.refolded:
                 refolded.append(conversation)
             yield conversation
