@@ -1,6 +1,7 @@
 """Providers by name: ours, another package's, and what is said when there is none."""
 
 import asyncio
+import json
 import sys
 from typing import Any
 
@@ -93,6 +94,35 @@ def test_an_option_that_a_provider_does_not_take_is_named(installed):
         SettingsError, match=r"PROVIDER_OPTIONS is not valid for the provider 'third': .*regoin"
     ):
         plugins.create("third", settings)
+
+
+@pytest.mark.regression("worker 164")
+@pytest.mark.parametrize(
+    ("option", "value", "problem"),
+    [
+        ("api_key", 1234567, "valid string"),
+        ("turn_completion", {"sign": "~"}, "valid string"),
+        ("developer_role", "sistem", "'developer', 'system' or 'user'"),
+        ("completion_timeout_secs", "soon", "valid number"),
+        ("settings", {"temperature": "hot"}, "valid number"),
+    ],
+)
+def test_an_option_of_a_wrong_type_is_named_without_its_value(option, value, problem):
+    options = json.dumps({"openai": {option: value}})
+    settings = load({"FRAMELEDGER_PROVIDER_OPTIONS": options}, look_for_running=False).settings
+    with pytest.raises(
+        SettingsError, match=f"PROVIDER_OPTIONS .* 'openai': {option}: .*{problem}"
+    ) as refused:
+        plugins.create("openai", settings)
+    assert str(value) not in str(refused.value)
+
+
+def test_the_options_of_a_provider_may_have_its_request_settings():
+    options = '{"scripted": {"settings": {"temperature": 0.25, "model": "own"}}}'
+    environment = {"FRAMELEDGER_PROVIDER_OPTIONS": options, "FRAMELEDGER_INFERENCE_TOP_P": "0.5"}
+    settings = load(environment, look_for_running=False).settings
+    made = plugins.create("scripted", settings, over=LLMSettings(model="asked")).settings
+    assert (made.temperature, made.top_p, made.model) == (0.25, 0.5, "asked")
 
 
 def test_every_command_with_a_provider_is_open_to_plugins(installed):

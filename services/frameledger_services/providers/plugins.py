@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import entry_points
-from typing import Any
+from inspect import isfunction
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError
 
 from frameledger.errors import ConfigurationError, NotFoundError
 from frameledger_services import extras
@@ -49,7 +55,10 @@ def create(
     not support, and `SettingsError` for `provider_options` that its constructor does not accept.
     """
     provider = _loaded(name)
+    own = _checked(name, provider, settings.options_of(name))
     below = llm_settings(settings)
+    if isinstance(own.get("settings"), LLMSettings):
+        below = own.pop("settings").over(below)
     defaults = {
         "settings": below if over is None else over.over(below),
         "run_in_parallel": settings.inference_run_in_parallel,
@@ -57,15 +66,37 @@ def create(
         "completion_timeout_secs": settings.inference_completion_timeout_secs,
         "turn_completion": settings.inference_turn_completion,
     }
-    own = settings.options_of(name)
     try:
         return provider.configured(settings, **{**defaults, **own, **options})
     except TypeError as error:
         if not own:
             raise
-        raise SettingsError(
-            [f"{PREFIX}PROVIDER_OPTIONS is not valid for the provider {name!r}: {error}."]
-        ) from error
+        raise _invalid(name, str(error)) from error
+
+
+def _checked(name: str, provider: type[LLMService[Any]], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options as the types that the provider's constructors declare: an object becomes an `LLMSettings`.
+    Raises `SettingsError`, without the value, which may be a key. The constructors refuse unknown names."""
+    types: dict[str, Any] = {}
+    for one in reversed(provider.__mro__):
+        constructor = vars(one).get("__init__")
+        if isfunction(constructor):
+            # A plug-in may name types that exist for type checkers only.
+            with suppress(NameError):
+                types |= get_type_hints(constructor)
+    checked: dict[str, Any] = {}
+    for option, value in own.items():
+        try:
+            checked[option] = TypeAdapter(types.get(option, Any)).validate_python(value)
+        except ValidationError as error:
+            raise _invalid(name, f"{option}: {error.errors(include_input=False)[0]['msg']}") from None
+        except PydanticSchemaGenerationError:
+            checked[option] = value
+    return checked
+
+
+def _invalid(name: str, problem: str) -> SettingsError:
+    return SettingsError([f"{PREFIX}PROVIDER_OPTIONS is not valid for the provider {name!r}: {problem}."])
 
 
 def require_key(name: str, settings: Settings) -> None:
