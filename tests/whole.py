@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHON = (sys.executable, "-m")
 TYPES = (*PYTHON, "mypy")
 # More than two cores, because tests wait for servers. Each collects all tests and has a database server of its own: on
-# two cores a fourth took 8 % more processor time, and the tests were over no sooner.
+# two cores a fourth took 5 to 8 % more processor time, and the tests were over no sooner.
 PROCESSES = str(max(3, min(os.cpu_count() or 1, 8)))
 QUICK = "not long"
 """The marker expression of `make test`. The long tests execute no SQL statement that the others do not."""
