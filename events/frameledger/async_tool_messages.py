@@ -15,7 +15,7 @@ from pydantic_core import to_json
 IN_PROGRESS = "IN_PROGRESS"
 """The content of a synchronous call's tool message until the call settles."""
 COMPLETED = "COMPLETED"
-"""Stands for the result of a call that ended without one. A result that is this very word has its quotes."""
+"""Stands for the result of a call that ended without one. A result of this very word is JSON, so it has quotes."""
 CANCELLED = "CANCELLED"
 """Stands for the result of a call that was cancelled."""
 

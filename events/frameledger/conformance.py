@@ -5,8 +5,8 @@
 Input is a list of `{name, frames, initial, config}`, output `{name: outcome}` with an outcome of `{messages, tools,
 tool_choice, runs_after}`, or `{contexts: {label: outcome}}` where frames carry a `context` label. Each frame takes the
 way of a real record: bytes, decode, upcast, fold. `runs_after` has the indexes of the frames that requested an
-inference, also while one was open. A scenario that cannot be played has no outcome; the errors say which. One scenario
-in place of a list gives its outcome alone.
+inference, also while one was open. A scenario that cannot be played has no outcome; standard error says why. One
+scenario in place of a list gives its outcome alone.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ Reason = Literal[
 - `byte_order_mark`, `not_utf8`, `not_json`: the bytes are no JSON text
 - `not_a_number`: NaN or an infinity
 - `number_out_of_range`: a number that a double cannot hold, or one of too many digits
-- `too_deep`: arrays and objects inside one another, too many
-- `not_an_object`: JSON, and neither frame nor object
+- `too_deep`: arrays and objects that are nested too deeply (`strict_json.MAX_DEPTH`)
+- `not_an_object`: JSON, but not an object
 - `no_type`, `bad_version`: `type` is missing or no text; `v` is no integer of 1 or more
 - `bad_id`: an id that is no text of 1 to 255 bytes without NUL
 - `invalid_field`: a field that is missing, or not what the type of the frame says

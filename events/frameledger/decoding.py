@@ -59,7 +59,7 @@ def decode(value: bytes) -> AnyFrame:
             loads(value)
         if frame.__pydantic_extra__ and _has_error_for_result(frame):
             return _decode_carefully(value)
-        # The models count characters, which are bytes if nothing but ASCII is in sight; NUL comes as an escape only.
+        # The models limit the characters of ids: those are bytes in ASCII without escapes, and NUL can only be escaped.
         if _BACKSLASH in value or not value.isascii():
             _check_ids(frame)
         return frame
@@ -73,8 +73,8 @@ def _has_error_for_result(frame: AnyFrame) -> bool:
 
 
 def _decode_carefully(value: bytes) -> AnyFrame:
-    """The frame that bytes encode which the models refuse at first: an old form, an unknown type, lone surrogates.
-    Raises `DecodeError` if they are no frame."""
+    """Returns the frame of bytes that the models do not read as they are: an old form, an unknown type, lone
+    surrogates. Raises `DecodeError` if they are no frame."""
     if not value:
         raise DecodeError("empty", "the value has no bytes; a frame is a JSON object")
     as_sent = loads(value)

@@ -19,12 +19,12 @@ _RUNS, _EFFECTS, _KEYS, _COPIES = RUNS.bytes, EFFECTS.bytes, KEYS.bytes, COPIES.
 
 
 def run_id(context_id: ContextId, asked_version: Version) -> RunId:
-    """The run that the frame at this version of the context asked for first."""
+    """Returns the id of the run that the frame at this version of the context was the first to request."""
     return RunId(_uuid5(_RUNS, f"{asked_version}:{context_id}"))
 
 
 def effect_id(kind: str, context_id: ContextId, version: Version, subject: str) -> str:
-    """The effect of this kind that the frame at this version caused for a run or a call."""
+    """Returns the id of the effect of this kind that the frame at this version has on `subject`, a run or a call."""
     return _uuid5(_EFFECTS, f"{kind}:{version}:{len(subject)}:{subject}:{context_id}")
 
 

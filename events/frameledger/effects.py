@@ -1,6 +1,6 @@
 """Effects: what services do because a frame was folded. They hold ids and names, never content.
 
-`causation_id` is the `frame_id` of that frame, in the tables' form. A worker that acts on the effect names it as the
+`causation_id` is the id of that frame, as a UUID as in the tables. A worker that acts on the effect names it as the
 cause of the frames that it publishes (`headers.CAUSATION_ID`), without reading it anywhere. None if it is unknown.
 """
 

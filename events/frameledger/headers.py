@@ -1,7 +1,7 @@
 """The headers of a record: CloudEvents in binary mode, W3C trace context, and some of our own.
 
-What a header says is read for people, for deduplication, and to tell what an erasure covers; never by the fold. One
-that cannot be read counts as absent: headers never make a frame unreadable. Of several with one name the last counts.
+Headers are read for people, for deduplication, and to find what an erasure covers; never by the fold. A header that
+cannot be read counts as absent, so none but `enc` makes a frame unreadable. Of several with one name the last counts.
 """
 
 import re
@@ -29,11 +29,11 @@ ENCRYPTION = "enc"
 has it is refused, because its value would be mistaken for a broken frame."""
 
 FORWARDED_FROM = "fl_forwarded_from"
-"""On a copy, made because a record lay in a foreign partition or because the log lost it:
+"""On a copy, made because a record was in a foreign partition or because the log lost it:
 `topic:generation:partition:offset` of the record that a publisher wrote."""
 
 ORIGINALLY_LOGGED = "fl_originally_logged_ms"
-"""On a copy that was made because a record lay in a foreign partition, or of a dead letter that is retried: when the
+"""On a copy that was made because a record was in a foreign partition, or of a dead letter that is retried: when the
 broker took that record, in milliseconds since 1970. On a copy of a replay: when its opening was logged. It identifies
 copies, published after an erasure, of records from before it."""
 
@@ -42,8 +42,8 @@ FRAME_ID = "fl_frame_id"
 copy names: the id, a uuid."""
 
 CAUSATION_ID = "fl_causation_id"
-"""The id of the frame, of the same context, that made its publisher publish this one. Ours are uuids; any id of a frame
-may be said."""
+"""The id of the frame, of the same context, that caused its publisher to publish this one. Our services write uuids;
+any id of a frame is accepted."""
 
 REJECTED_TOPIC = "fl_topic"
 """On a dead letter, a record that is no frame: its topic. The letter has the headers of the record too."""
@@ -81,8 +81,8 @@ FIRST_GENERATION = 1
 
 @value
 class LogPosition:
-    """Where a record lies. A `generation` of a topic lasts as long as its offsets count on: when the log lost
-    records or was made anew, the next one begins (`frameledger recover`), and offsets come again in it."""
+    """The position of a record. When a log lost records or its topic was created again, the topic's next `generation`
+    begins (`frameledger recover`), in which offsets may repeat."""
 
     topic: str
     partition: int
@@ -130,7 +130,7 @@ def headers_for(
 
 
 Named = dict[str, bytes | None]
-"""Headers by name, of several with one name the last: what `dict` makes of them, once for all that is asked."""
+"""`dict(headers)`: by name, and of several with one name the last."""
 
 
 def source_of(headers: Named) -> str | None:
@@ -143,8 +143,8 @@ def source_of(headers: Named) -> str | None:
 
 
 def traceparent_of(headers: Named) -> str | None:
-    """What the header `traceparent` says, if it is valid by the rules of W3C trace context, as version 00 writes it: so
-    it is passed on with what follows from the frame."""
+    """The header `traceparent` in the form of version 00, to be passed on to what follows from the frame; None if it is
+    not valid by the rules of W3C trace context."""
     value = headers.get(TRACEPARENT)
     if value is None or _TRACEPARENT.fullmatch(value) is None:
         return None

@@ -1,7 +1,7 @@
 """The leaves of a Merkle root in a file, to compare a later database with, conversation by conversation.
 
-JSON Lines: a `HeadsHeader`, then a line for each leaf in its order. Who reads the file to its end knows that its lines
-make the root in its header; that the root is the one that was written down is for the reader to compare.
+JSON Lines: a `HeadsHeader`, then a line for each leaf in its order. Reading the file to its end verifies that its lines
+make the root in its header; whether that is the root that was recorded elsewhere is for the reader to compare.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ _LEAF: TypeAdapter[_LivingLine | _ErasedLine] = TypeAdapter(_LivingLine | _Erase
 def read(lines: Iterable[bytes | str]) -> tuple[HeadsHeader, Iterator[Living | Erased]]:
     """Returns the header of a file, given as its lines, and its leaves.
 
-    Raises `HeadsFileError`; the leaves do so at their end, if they do not make the root of the header.
+    Raises `HeadsFileError`, also while the leaves are read: at a line that is no leaf or is out of order, and at the
+    end if they do not make the root of the header.
     """
     left = iter(lines)
     try:

@@ -42,10 +42,11 @@ _WRITTEN_ALIKE = frozenset({str, int, bool, type(None)})
 
 
 def size(value: Any) -> int:
-    """The bytes of a value as compact JSON, which are counted in the state: the same in every release.
+    """Returns the number of bytes of a value as compact JSON. The state counts them, so it is the same in every
+    release.
 
-    Few messages hold floats. Of the others pydantic makes the same bytes in a tenth of the time; it writes some floats
-    otherwise, and half of a surrogate pair is an error there.
+    Few messages contain floats. Pydantic encodes the others to the same bytes in a tenth of the time; it writes some
+    floats differently, and fails on half of a surrogate pair.
     """
     if type(value) is dict and _is_written_alike(value):
         return size_of_text(value)

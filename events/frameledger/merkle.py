@@ -65,7 +65,7 @@ class Tree:
         """The index in `_peaks` of the tree that has the traced leaf, up to which `_path` leads."""
 
     def add(self, data: bytes, *, trace: bool = False) -> None:
-        """Add a leaf. `trace`: it is the one whose path is wanted; the last leaf added so is."""
+        """Add a leaf. With `trace`, `path` is that of this leaf, unless a later one is traced."""
         reached = leaf_hash(data)
         if trace:
             self._path = []

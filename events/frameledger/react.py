@@ -100,7 +100,7 @@ def _stopped_calls(
 
 
 def _must_stop(call: Call, frame: AnyFrame, after: State) -> bool:
-    """Whether somebody may be working on a call that is over, or that an interruption owes its cancel."""
+    """Whether a worker may still be working on a call that this frame has settled or interrupted."""
     if call.stage not in ("dispatched", "running") or call.by_client:
         # No worker was told of a call that a client answers (RA5.client).
         return False

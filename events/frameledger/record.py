@@ -74,7 +74,7 @@ class LoggedFrame:
 
     context_id: ContextId
     frame_id: FrameId
-    """The frame's own id, or the one derived from `place`, unless a header of a copy says it."""
+    """The frame's own id; else the one that a header of a copy names; else the one derived from `place`."""
 
     has_own_id: bool
     """False if the id was derived: only a copy of such a frame is a repetition of it."""
@@ -141,8 +141,8 @@ def read(record: Record) -> LoggedFrame:
 
 def derived_id(place: LogPosition) -> FrameId:
     """The id of a frame that came without one: a uuid5 of `topic:partition:offset` of the record that its
-    publisher wrote, with the generation after the topic if it is not the first: an offset that comes again is
-    another place. A copy has the id of its original."""
+    publisher wrote, with the generation after the topic if it is not the first, because offsets may repeat in
+    another generation. A copy has the id of its original."""
     where = f"{place.partition}:{place.offset}"
     topic = place.topic if place.generation == FIRST_GENERATION else f"{place.topic}:{place.generation}"
     return FrameId(str(uuid5(DERIVED_IDS, f"{topic}:{where}")))
@@ -191,9 +191,9 @@ def _encoded(frame: AnyFrame) -> bytes:
 
 
 def forward(record: Record) -> Outgoing:
-    """The copy of a record that lies in a foreign partition: the same bytes and headers, one that names where the
-    original lies, and one that says when it was logged, if that is known. A copy of a copy has those of the original;
-    every copy keeps the cause.
+    """Returns a copy of a record, such as one in a foreign partition: the same key, bytes and headers, with two more
+    headers for the position of the original and, if it is known, the time at which it was logged. A copy of a copy has
+    those of the original.
 
     Raises ValueError for a record without key or value, which belongs nowhere.
     """

@@ -16,7 +16,8 @@ class LLMContextAggregator(Half):
 
     Returns the new context as `LLMContextFrame`, with `run_llm` true if a run is requested. The user's side follows the
     rules of words and turns, the assistant's those of responses, thoughts and calls; both take interruptions and what
-    clients say about the context. Frames of the other side are ignored.
+    clients say about the context. Frames of the other side are ignored. With `expect_stripped_words` false all words
+    contain their own spaces.
 
     A user's half and an assistant's half that are made on the same object hold one conversation, as they would if they
     changed that object; a frame that both are handed counts once if it has an id. A further half of a role begins
@@ -32,7 +33,7 @@ class LLMContextAggregator(Half):
 
     @property
     def context(self) -> LLMContext:
-        """The context by now, a value."""
+        """The context as it is now. It never changes; later frames make another one."""
         return self._held.folding.conversation().context
 
     def _output(self) -> tuple[Frame, ...]:
@@ -84,7 +85,7 @@ class LLMContextAggregatorPair:
 
     @property
     def context(self) -> LLMContext:
-        """The context by now, a value."""
+        """The context as it is now. It never changes; later frames make another one."""
         return self._user.context
 
     @property

@@ -30,7 +30,7 @@ _OF_MESSAGES = (
     LLMMessageRewriteFrame,
     LLMContextFrame,
 )
-"""What clients say about the messages themselves: nobody has said these now."""
+"""Frames of clients about messages. Nobody says these messages now, so they are not collected."""
 
 
 class Half(ABC):

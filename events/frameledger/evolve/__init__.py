@@ -51,7 +51,8 @@ class Step:
 def evolve(state: State, frame: AnyFrame, logged_at: datetime | None = None) -> Step:
     """Fold one frame into a state. Never raises on a decoded frame; the same arguments give the same step.
 
-    `logged_at` is when the log took it, which only a limit by time asks (R8.5); None acts as if there were none.
+    `logged_at` is the frame's time on the log. Only the limit of frames per second reads it (R8.5); with None that
+    limit does not apply.
 
     Every frame gets the next version of its context, whatever becomes of it. A repetition (the same id again) must
     not come here: it is no new frame. Nor must one of a life that was erased (`erasure.is_of_an_earlier_life`).

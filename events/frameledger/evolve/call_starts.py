@@ -47,8 +47,9 @@ def _has_no_room(draft: Draft, frame: FunctionCallInProgressFrame, call: Call | 
 
 
 def _means_another(call: Call | None, frame: FunctionCallInProgressFrame) -> bool:
-    """Whether the frame names, by `opened_version`, another call than the open one of its id. Of several who have the
-    function only one may make a call: a start that comes when the call is over would else be a new call (R3.1)."""
+    """Whether the frame names, by `opened_version`, another call than the open one of its id. Several programs may have
+    the function: without this, a late start of one of them, after the call of another is over, would be a new call
+    (R3.1)."""
     return frame.opened_version is not None and (
         call is None or call.requested_version != frame.opened_version
     )

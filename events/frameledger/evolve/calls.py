@@ -23,7 +23,7 @@ WAITS_FOR_CLIENT = "the client"
 
 
 def announced(draft: Draft, frame: FunctionCallsStartedFrame) -> Reason | None:
-    """Set the calls of a batch aside: the end of their run dispatches them, those without a run id never are
+    """Set the calls of a batch aside: the end of their run dispatches them; without a run id they are never dispatched
     (RA5.commit)."""
     if frame.run_id is not None:
         reason = refusal(draft, frame)
@@ -83,7 +83,8 @@ def commit(draft: Draft, run_id: RunId, attempt: Attempt) -> None:
 
 def dispatch_next(draft: Draft) -> None:
     """One sequential queue per context, across batches: the next call is dispatched when the one before it has
-    settled or waits (RA5.sequential). One that a client answers waits at once, so that more than one may come."""
+    settled or waits (RA5.sequential). A call that a client answers waits at once, so the call after it is dispatched
+    too."""
     queued = [call for call in draft.calls.open.values() if call.stage == "queued"]
     if not queued or any(_holds_the_queue(call) for call in draft.calls.open.values()):
         return

@@ -127,7 +127,7 @@ def _promised(draft: Draft) -> Need:
     length = sum(CHARACTER * text.length + ENVELOPE for text in open_texts)
     for call in draft.calls.open.values():
         running = call.running
-        # One that runs has its message, or the last one of an asynchronous call is still to come: `CANCELLED` at least.
+        # A call that runs has its two messages; if it is asynchronous, its last one is still to come.
         messages += OF_A_CALL if running is None else int(not running.synchronous)
         length += ENVELOPE * (OF_A_CALL if running is None else 1)
     if wanted is not None:

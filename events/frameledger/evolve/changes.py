@@ -73,7 +73,7 @@ class SettingChanged:
 
 @value
 class RunRequested:
-    """The frame asked for an inference, which this run will be; `first` if no frame before it asked for the run."""
+    """The frame requested an inference, which will be this run; `first` if no earlier frame requested the same run."""
 
     run_id: RunId
     first: bool = True
@@ -137,7 +137,7 @@ class CallStarted:
     """A call runs; `again` if a later attempt takes it over. A call that was not announced is created here.
 
     A call keeps the terms that it started on (`synchronous`, `safe_to_retry`, `timeout_secs`): those of a later start
-    count for nothing, and its `timeout_secs` is not here.
+    are ignored, and `timeout_secs` is None then.
     """
 
     key: CallKey
@@ -174,7 +174,7 @@ class CallInterrupted:
 
 @value
 class CallProgressed:
-    """An asynchronous call said something in between."""
+    """An asynchronous call had an intermediate result."""
 
     key: CallKey
     tool_call_id: ToolCallId

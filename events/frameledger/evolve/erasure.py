@@ -36,10 +36,11 @@ from frameledger.ids import ContextId, Version
 from frameledger.values import replace
 
 KNOWN_RUNS = 64
-"""How many of its latest runs the life after an erasure knows. A frame of an older one is left out, too."""
+"""Number of its newest closed runs that a life after an erasure remembers. A frame of an older run is skipped, as one
+of an erased life is."""
 
 KNOWN_MIRRORS = 64
-"""The same of those who kept its history elsewhere."""
+"""The same for the mirrors that kept its history."""
 
 
 def beginning(context_id: ContextId, version: Version) -> State:
@@ -108,7 +109,7 @@ def names_an_erased_version(state: State, frame: AnyFrame) -> bool:
     if erased is None:
         return False
     opened_version = getattr(frame, "opened_version", None)
-    # Of a type without this field it is an unknown one, which may have any value.
+    # On a type without this field it is an unknown field, which may have any value.
     if isinstance(opened_version, int | float) and opened_version <= erased.version:
         return True
     if not isinstance(frame, OfContext):

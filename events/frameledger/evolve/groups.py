@@ -131,7 +131,7 @@ def stop_waiting(draft: Draft, keys: Iterable[str]) -> bool:
 
 
 def without_empty(draft: Draft) -> None:
-    """Drop the groups that have no open call any more: what they knew is past."""
+    """Drop the groups that have no open call any more."""
     inhabited = {call.group for call in draft.calls.open.values()}
     if len(inhabited) != len(draft.calls.groups):
         calls = draft.calls

@@ -64,7 +64,8 @@ def _attempt_started(draft: Draft, frame: LLMFullResponseStartFrame) -> Reason |
 
 
 def _retract_earlier_attempts(draft: Draft, run: Run, response: Response | None) -> None:
-    """The next attempt says it anew: messages, open text and thought of the earlier ones go, and their calls."""
+    """Retract the messages of earlier attempts, and drop their open text and thought and the calls they announced: the
+    next attempt begins anew."""
     for position in run.positions:
         draft.retract(position)
     thought = draft.speech.thought

@@ -181,7 +181,7 @@ def _over(draft: Draft, tool_call_id: ToolCallId, opened_version: int | None) ->
 
 
 def _is_superseded(running: Running, frame: FunctionCallResultFrame | FunctionCallCancelFrame) -> bool:
-    """Whether it comes from an attempt that another one has fenced, or speaks for a start that does not count."""
+    """Whether the frame comes from an earlier attempt than the latest start, or from another claim."""
     if frame.call_attempt is not None and frame.call_attempt < (running.call_attempt or 0):
         return True
     return is_anothers(frame.claim, running.claim)

@@ -62,7 +62,7 @@ class RequestParameters:
 @value
 class Turn:
     """A user turn being heard (R1): still speaking, or stopped (first at `stopped_version`) and waiting for its final
-    words. `second_input` is what its start says about that (R7)."""
+    words. `second_input` is that of its start (R7)."""
 
     opened_version: Version
     speaking: bool = True

@@ -87,8 +87,8 @@ def trimmed(text: Text | None) -> str:
 def whole(text: str) -> str:
     """`text` with the halves of surrogate pairs that meet joined, and any half left over written as its escape.
 
-    Clients cut an emoji between two tokens, so a piece may legally be half a character (see `record`); nothing that
-    is stored may.
+    Clients cut an emoji between two tokens, so a piece may legally be half a character (see `surrogates`); nothing
+    that is stored may.
     """
     if text.isascii() or not _HALF.search(text):
         return text

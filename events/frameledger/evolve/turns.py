@@ -20,8 +20,9 @@ from frameledger.values import replace
 
 
 def started(draft: Draft, frame: UserStartedSpeakingFrame) -> Reason | None:
-    """Open a turn; a turn that still waits is closed first with the words there are (R1.1, R1.5). A second input that
-    is not wanted begins no turn; if the start says so itself, that counts for the words of the turn too (R7.3)."""
+    """Open a turn; a turn that still waits is closed first with the words there are (R1.1, R1.5). A start that is
+    rejected as a second input opens none; if its own `second_input` says so, the turn's words are rejected too
+    (R7.3)."""
     turn = draft.turn
     if turn is not None and turn.speaking:
         return None

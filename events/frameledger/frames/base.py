@@ -141,8 +141,8 @@ class Frame(Value):
     """When the publisher made the frame, as it wrote it. The broker's time counts."""
 
     mirror: Id | None = None
-    """The mirror whose process publishes this (`LLMMirrorFrame`). If the life of that mirror was erased, the frame
-    begins no other life."""
+    """The mirror whose process publishes this (`LLMMirrorFrame`). If the conversation was erased after that mirror
+    began, the frame is skipped."""
 
     @property
     def name(self) -> str:
@@ -187,7 +187,7 @@ class OfRun(Frame):
 
 
 class OfMirror(Frame):
-    """A frame that stops what happens in a conversation, which a process that no longer keeps its history must not."""
+    """A frame that stops activity in a conversation. The process of a mirror that was replaced must not do that."""
 
     mirror: Id | None = None
     """The mirror whose process says this (`LLMMirrorFrame`). Ignored (`mirror_superseded`) if another one, or none,

@@ -64,7 +64,7 @@ class LLMMessagesUpdateFrame(DataFrame, OfContext):
     Says: from here on, the history is these messages.
     Published by: clients that summarise, trim, edit or restart a conversation.
     Effect: begins a new era with these messages; tools, tool choice, settings, open calls and an open
-    response stay; the former history remains readable at its versions. Asks for a run at once if `run_llm`
+    response stay; the former history remains readable at its versions; requests a run at once if `run_llm`
     is true.
     """
 
@@ -196,8 +196,8 @@ class LLMConfigureOutputFrame(DataFrame, OfContext):
 class LLMSetLimitsFrame(ControlFrame, OfContext):
     """Says how much this conversation may take.
 
-    Says: these are the limits now. A limit that is not named is off here, and what an installation limits by its
-    settings counts.
+    Says: these are the limits now. A limit that is not named is off; those of the installation's settings apply in
+    any case.
     Published by: clients.
     Effect: replaces all limits of the conversation, which a context frame leaves. What goes beyond one is
     ignored with a reason that says which; in a recording none acts. Requests no run.
@@ -217,8 +217,8 @@ class LLMSetLimitsFrame(ControlFrame, OfContext):
     would add more is ignored (`context_full`)."""
 
     frames_per_second: Count | None = None
-    """The most frames in a second of the log, of those by which clients and users say something. More are ignored
-    (`too_many_frames`)."""
+    """The most frames in a second, by the log's time; those of runs and calls, and those that end something, do not
+    count. More are ignored (`too_many_frames`)."""
 
     calls_per_run: Count | None = None
     """The most calls that one run may have open. An announcement beyond it is ignored (`too_many_calls`)."""
@@ -231,11 +231,11 @@ class LLMSetLimitsFrame(ControlFrame, OfContext):
     """The most runs that may be requested in a minute. The inference service fails the next one (`too_many_runs`)."""
 
     tokens_per_day: Count | None = None
-    """The most tokens, read and written, of a day (UTC). The inference service fails the run after that
+    """The most tokens, read and written, in a day (UTC). Once they are used, the inference service fails the next run
     (`too_many_tokens`)."""
 
     cost_per_day: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """What a day (UTC) may cost, by the table `prices`. The inference service fails the run after that
+    """What a day (UTC) may cost, by the table `prices`. Once it is spent, the inference service fails the next run
     (`too_much_spent`)."""
 
 

@@ -34,8 +34,8 @@ ToolDefinitions = Annotated[JsonObjects, FromPython(_tools)]
 
 @dataclass(frozen=True)
 class NullIs:
-    """Annotates a field that may also be null, with what makes the value that null is. What is not null is validated as
-    if this were not there, and as fast."""
+    """Annotates a field in which null stands for the value that `make` returns. Other values are validated as without
+    this, and as fast."""
 
     make: Callable[[], Any]
 

@@ -20,7 +20,7 @@ class UserStartedSpeakingFrame(SystemFrame):
     type: Literal["UserStartedSpeakingFrame"] = "UserStartedSpeakingFrame"
 
     second_input: SecondInput | None = None
-    """What this turn does if a run is open: `reject` refuses it as it begins, and its words, `interrupt` and `coalesce`
+    """What this turn does if a run is open: `reject` refuses it and its words as it begins; `interrupt` and `coalesce`
     act when it closes with words. Null: as the setting `second_input` of the conversation says, else `enqueue`."""
 
 
