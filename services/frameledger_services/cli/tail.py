@@ -84,7 +84,7 @@ async def _conversation(client: Conversations, context: str, lines: int, follow:
         newest = await client.newest_version(context)
         if not newest and not follow:
             try:
-                # Why there is none, which its version does not say.
+                # Raises the error that says why there is none: version 0 alone does not.
                 await client.context(context)
             except NoSuchContextError as error:
                 moment.fail_missing(error)
@@ -142,7 +142,8 @@ def _print_record(console: Console, record: Record) -> None:
 
 
 def _logged_at(timestamp_ms: int) -> datetime:
-    """Returns the time of a record as the tables have it. A topic that is not ours may take any from a producer."""
+    """Returns the time of a record as the tables have it. A topic that another program created may accept any time of a
+    producer."""
     # Imported here: to show a conversation needs nothing of the projector.
     from frameledger_services.projector.row_values import at
 

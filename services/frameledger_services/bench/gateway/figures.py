@@ -28,7 +28,7 @@ class Scale:
     connections: int = 32
     requests: int = 1_000
     slices: int = 20
-    """Of a round, each of so many requests."""
+    """Slices of a round, each of `requests` requests."""
 
     appends: int = 20
     """Frames of each conversation."""

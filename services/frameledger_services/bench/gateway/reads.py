@@ -44,10 +44,11 @@ class Reading:
 
     connections: int
     requests: int
-    """Of a slice."""
+    """Requests of a slice."""
 
     slices: int
-    """Of a round: gateway and yardstick alternate within it, since the speed of a machine may change in a second."""
+    """Slices of a round: gateway and yardstick alternate within it, since the speed of a machine may change in a
+    second."""
 
     contexts: int
 

@@ -36,7 +36,7 @@ BARE_STREAMS = "frameledger_services.bench.gateway.bare_streams"
 FRAME_BYTES = 355
 GOAL_MS = 100.0
 EARLIER = 3
-"""Memory is flat if its value at the end equals that after this part of the time."""
+"""The memory at the end is compared with the highest in the first part of the time: one of so many parts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ A frame that comes alone comes at a fixed pace, the same on both sides. A frame 
 done would measure the pause before it as well: our publisher waits until it knows, the bare road only for the COMMIT,
 and after 3 ms of rest all processes are so much slower that the bare road takes half as long again.
 
-At `RATE` the processor is what is waited for on a machine with two cores: the bare road takes more than half of both,
-ours, with its publisher, the broker, the projector and its session, three quarters to nine tenths, and our projector
-takes as many frames in a batch as have come meanwhile. The ratio there is largely that of two queues, and other load of
-the machine raises it. Processor time per frame says more about a change than a single run of this.
+At `RATE` processor time is the limit on a machine with two cores: the bare road takes more than half of both; ours,
+with its publisher, the broker, the projector and its session, takes three quarters to nine tenths, and the projector's
+batches have as many frames as arrived meanwhile. The ratio there is largely that of two queues, and other load of the
+machine raises it. Processor time per frame says more about a change than a single run of this.
 
 The time until the publisher itself knows (`publish(..., wait=True)`) is reported without a goal: the bare road has no
 counterpart, because the process that publishes is the one that commits.
@@ -46,8 +46,8 @@ from frameledger_services.settings import Settings
 FRAME_BYTES = 1_000
 RATE = 1_000
 ALONE = 50
-"""Frames per second that each find everything idle, also on a machine that is several times as slow: where one waits
-for the one before it, the side that takes longer is measured with a queue."""
+"""Frames per second, so few that each finds everything idle, also on a machine that is several times as slow. If a
+frame had to wait for the one before it, the slower side would be measured with a queue."""
 
 WARM_UP = 100
 """Discarded frames at the start."""

@@ -52,7 +52,8 @@ class Rounds(Generic[T]):
 
 
 def summed(rounds: Rounds[float], count: int) -> Rounds[float]:
-    """Returns rounds of `count` of these each: the shorter what alternates, the less changes in between."""
+    """Returns the sums of each `count` rounds, as rounds: the shorter the measurements that alternate, the less changes
+    between the two of a pair."""
 
     def sums(values: Sequence[float]) -> list[float]:
         return [sum(values[at : at + count]) for at in range(0, len(values), count)]

@@ -35,7 +35,7 @@ class Watched:
 
 
 Watching = Callable[[], AbstractContextManager[Watched]]
-"""Starts to monitor, for a block in which one process has the configuration that it yields."""
+"""Monitors within a block, in which one process has the configuration that it yields."""
 
 
 @contextmanager

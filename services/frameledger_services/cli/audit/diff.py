@@ -144,8 +144,8 @@ def _terms(terms: Mapping[str, Mapping[str, Any]]) -> Iterator[_Row]:
 
 
 def _named(tools: Sequence[Any]) -> dict[str, Any]:
-    """Returns each definition under what it is called: the names of its functions, or its JSON if it has none. The
-    second of one name is numbered."""
+    """Returns each definition by its name: the names of its functions, or its JSON if it has none. Further ones of the
+    same name are numbered."""
     named: dict[str, Any] = {}
     seen: Counter[str] = Counter()
     for tool in tools:

@@ -15,7 +15,7 @@ from frameledger_services.cli.terminal.plural import plural
 MOST_LINES = 40
 
 READINGS, HEARD, CALL_FRAMES, LOST, CAUSES = 4, 3, 4, 6, 3
-"""Maximum lines of each kind. Of more, the last ones and their number are shown."""
+"""Maximum lines of each kind. Of more, the first and the last ones are shown, and the number left out."""
 
 Row = tuple[str, str]
 """A name and a text. A row without text is a heading; a row with neither is an empty line."""

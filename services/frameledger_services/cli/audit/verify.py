@@ -39,7 +39,7 @@ def _is_file(one: str) -> bool:
 
 
 def _ids_or_files(values: list[str] | None) -> list[str] | None:
-    """Typer callback that validates the ids, which are whatever is no file."""
+    """Typer callback that validates the ids: all values that are not files."""
     for one in values or ():
         if is_device(one):
             raise typer.BadParameter(

@@ -38,7 +38,7 @@ class _Summary:
     receipts: list[ErasureSummary] = field(default_factory=list)
     differences: dict[str, Differences] = field(default_factory=dict)
     headless: set[str] = field(default_factory=set)
-    """The conversations that have rows, and none of `contexts`."""
+    """The conversations that have rows in other tables and none in `contexts`."""
 
     def add(self, conversation: Verified) -> None:
         self.conversations += 1
@@ -156,7 +156,7 @@ def _remedies(summary: _Summary) -> Iterator[str]:
             elif one.table == "log" and one.field == ROW:
                 is_lost = True
             elif not lacks_frames or (one.table, one.field) != ("frames", "payload"):
-                # Not that the one after a missing frame cannot be folded.
+                # A frame after a missing one cannot be folded, which is no change of its own.
                 is_changed = True
     if is_folded:
         yield (

@@ -51,7 +51,8 @@ def start_it(settings: Settings, variable: str) -> str:
 
 
 def connect_to_database(settings: Settings, error: psycopg.Error) -> str:
-    """Returns the remedy for a database that accepted no connection. One that says why runs, and is not started."""
+    """Returns the remedy for a database that accepted no connection. If it answered why, it is running, so the remedy
+    is not to start it."""
     said = str(error)
     if "too many c" in said or "connection slots" in said:
         return (

@@ -31,7 +31,7 @@ def print_json(receipt: Receipt, names: TopicNames, retention_ms: str | None, co
 
 
 def print_lines(receipt: Receipt, names: TopicNames, retention_ms: str | None, copies: Sequence[str]) -> None:
-    """Print the receipt for people, of the same arguments."""
+    """Print the receipt as text. The arguments are those of `print_json`."""
     for line in _lines(receipt, names, retention_ms, copies):
         typer.echo(escape.printable(line))
 

@@ -39,7 +39,7 @@ def request_terms(
 
 
 def kept_by(mirror: str) -> str:
-    """Returns what a context means whose history another program writes."""
+    """Returns the explanation of a context whose history another program writes."""
     return f"{mirror} writes the history; only what it publishes is stored"
 
 

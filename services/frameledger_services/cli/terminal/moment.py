@@ -52,7 +52,7 @@ def parse_time(written: str) -> datetime:
     try:
         return time.astimezone(UTC)
     except OverflowError:
-        # In UTC it is before the year 1, or after the year 9999, where no frame is: as far as a time goes.
+        # In UTC it is before the year 1 or after 9999, where no frame is: the nearest time that there is.
         return (datetime.min if time.year == 1 else datetime.max).replace(tzinfo=UTC)
 
 

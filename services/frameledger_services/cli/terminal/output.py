@@ -57,7 +57,7 @@ def print_json_object(value: Mapping[str, Any]) -> None:
 
 def json_text(value: object, indent: int | None = None) -> str:
     """Returns a value as JSON, on one line unless `indent` is given: times in ISO 8601 and UTC, ids as text, bytes in
-    hexadecimal. It is ASCII, so every encoding of a terminal has it, and no terminal obeys a character of it."""
+    hexadecimal. It is ASCII without control characters, so every terminal shows it as it is."""
     return json.dumps(value, indent=indent, default=_as_text)
 
 

@@ -35,8 +35,8 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 def read_available() -> bytes:
-    """Waits for input, and returns what there is; nothing at its end. It reads the descriptor, because the interpreter
-    locks `sys.stdin` at exit, and may find a thread in it."""
+    """Waits for input, and returns what there is; nothing at its end. It reads the descriptor, because at exit the
+    interpreter locks `sys.stdin`, which a thread that still reads would hold."""
     try:
         file = sys.stdin.fileno()
     except io.UnsupportedOperation:

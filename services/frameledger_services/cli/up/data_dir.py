@@ -21,8 +21,8 @@ DataDir = Annotated[
 
 
 def settings_of(data_dir: Path | None, *, look_for_running: bool) -> Settings:
-    """Returns the effective settings, with this data directory if one is given, of which `directory` is known. Ends the
-    command on an error."""
+    """Returns the effective settings, with this data directory if one is given. Ends the command if one is invalid or
+    the data directory has no path."""
     try:
         # The settings file of that directory is read, too.
         from_option = {} if data_dir is None else {f"{PREFIX}DATA_DIR": str(data_dir)}

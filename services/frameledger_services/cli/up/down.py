@@ -14,7 +14,7 @@ from frameledger_services.cli.up.data_dir import DataDir, settings_of
 # The embedded servers are imported inside the command: they need Linux or macOS, and the command line runs anywhere.
 
 DOWN_WITHIN = 90.0
-"""For all that stops, beside the service that takes longest."""
+"""Seconds for everything to stop, in addition to those of the service that may take longest."""
 
 POLL = 0.05
 
