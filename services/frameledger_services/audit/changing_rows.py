@@ -44,7 +44,7 @@ class ChangingRows:
         *,
         is_all: bool,
     ) -> None:
-        """`is_all`: the rows are all that the conversation has, so none began before the fold did."""
+        """`is_all`: the fold began with the conversation, so no row began before it."""
         self._is_all = is_all
         self._name = str(table.name)
         self._key = key
@@ -54,10 +54,10 @@ class ChangingRows:
         self._rows = rows
         self._differences = differences
         self._open: dict[Key, _Pair] = {}
-        """Those that may still change."""
+        """Rows that later frames may change."""
 
         self._older: dict[Key, _Pair] = {}
-        """Those that began before the fold did; expected is what should have changed since."""
+        """Rows that began before the fold did. Of these, only what the fold changed is expected."""
 
     async def compare(
         self,
@@ -67,15 +67,19 @@ class ChangingRows:
         last: int,
         still_open: set[Key],
     ) -> None:
-        """Compare the rows of a folded piece, from the version `first` to `last`, that are over after it: of those
-        that begin in it (`new`) and that it changes (`patches`), all but the ones that are `still_open`."""
+        """Take the next piece of the fold, the versions `first` to `last`, and compare the rows that are over after it.
+
+        Called once for each piece, in order. `new` are the rows that begin in it, `patches` the columns that it
+        changes in any row, and `still_open` the rows that later pieces may change.
+        """
         self._begin(new, await self._read(first, last))
         self._patch(patches)
         for key in [key for key in self._open if key not in still_open]:
             self._compare_row(key, self._open.pop(key))
 
     async def finish(self, after: int) -> None:
-        """Compare what is left; the fold began after the version `after`."""
+        """Compare the rows that are still open or began before the fold did, after the last piece; report stored rows
+        that the fold has not. The fold began after the version `after`."""
         for key, pair in self._open.items():
             self._compare_row(key, pair)
         for row in (await self._read(after + 1, FOR_EVER)).values():
@@ -88,8 +92,8 @@ class ChangingRows:
             self._compare_row(key, _Pair({**dict.fromkeys(since), **pair.expected}, row))
 
     async def _read(self, first: int, last: int) -> dict[Key, dict[str, Any]]:
-        """Returns the next stored rows, up to the version `last`. Those from before `first`, where the fold began, are
-        kept as older ones instead."""
+        """Returns the next stored rows, up to the version `last`. Rows from before the fold began have a version below
+        `first`; they are kept as older ones instead."""
         rows: dict[Key, dict[str, Any]] = {}
         for version, *values in await self._rows.upto(last):
             row = dict(zip(self._columns, values, strict=True))
@@ -118,7 +122,7 @@ class ChangingRows:
                     pair.expected[name] = pair.expected[name] + value if name in COUNTED else value
             elif (pair := self._older.get(key)) is not None:
                 pair.expected.update((name, value) for name, value in columns.items() if name not in COUNTED)
-            # Else its row is missing, which was reported, or began before the fold did.
+            # Else no such row is stored, which was reported if it began in the fold.
 
     def _compare_row(self, key: Key, pair: _Pair) -> None:
         expected, row = pair.expected, pair.stored
@@ -158,7 +162,8 @@ _WRITTEN_AT: tuple[tuple[str, str], ...] = (
     ("opened_version", "opened_version opened_at status"),
     ("dispatched_version", "dispatched_version dispatched_at status"),
 )
-"""The version that wrote a column last, as far as the row shows it."""
+"""For each version in a row, the columns that its frame wrote. A column in several was written last by the first of
+these versions that the row has."""
 
 
 def _version_of(name: str, expected: Mapping[str, Any], row: Mapping[str, Any]) -> int:

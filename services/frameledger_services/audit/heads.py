@@ -34,8 +34,8 @@ class Root:
     """Of conversations that were erased."""
 
     at: datetime
-    """By the database's clock. What was committed before is in the tree, what was committed later is not, and what was
-    committed in the milliseconds after it may be."""
+    """When the transaction began, by the database's clock. The tree has everything that was committed before, and may
+    have what was committed in the milliseconds after."""
 
     release: str
 
@@ -66,7 +66,8 @@ class Traced:
 
 @asynccontextmanager
 async def snapshot(settings: Settings, name: str) -> AsyncIterator[Connection]:
-    """A connection that is in a transaction of one moment and cannot write. `name` is its `application_name`.
+    """Yields a connection in a read-only transaction, all of whose statements see one snapshot. `name` is its
+    `application_name`.
 
     Raises `DatabaseError`, and `SchemaError` for a database of another release.
     """

@@ -20,7 +20,7 @@ class HeadsWriter:
         file.write(b" " * (HEADER_BYTES - 1) + b"\n")
 
     def add(self, leaf: Living | Erased) -> None:
-        """Write a leaf. In the order of the tree."""
+        """Write a leaf. Called in the order of the tree."""
         self._file.write(leaf.line().encode())
 
     def finish(self, root: Root) -> None:

@@ -29,7 +29,7 @@ def alive(worker: str) -> str:
 
 ME = f"me AS (SELECT * FROM workers WHERE workers.worker_id = %(worker_id)s AND {alive('workers')})"
 
-# A context's settings may hold lone surrogates and NUL, which PostgreSQL accepts in no JSON.
+# A context's settings may hold escapes of NUL and of lone surrogates, with which `->>` fails.
 _READABLE = r"(?<!\\)((?:\\\\)*)\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})"
 
 MODEL = rf"""
@@ -63,7 +63,7 @@ def served(name: str) -> str:
 
 
 def attempt_after(*attempts: str) -> str:
-    """SQL: the attempt above the highest of these; NULLs do not count.
+    """Returns the expression of the attempt above the highest of these; NULLs do not count.
 
     Any client may name the highest number that a frame can have: that one is given out again, under another claim. An
     overflow would fail the statement, for all work in it and all workers.
@@ -84,8 +84,9 @@ def claimable_run(run: str, had: str) -> str:
 
 
 def claimable_call(call: str, had: str) -> str:
-    """The same for a call that is dispatched or running. A worker that settles an earlier attempt's start has no start
-    of its own, so the call still runs a while later only if that settlement did not count."""
+    """The same for a call that is dispatched or running, whatever the attempt of its start: a worker that only settles
+    what an earlier attempt started publishes no start. If the call is still open a lease after that claim was
+    finished, the settlement did not count."""
     return _claimable(had, f"({call}.claim <> {had}.token) IS TRUE")
 
 
@@ -193,7 +194,7 @@ NOT_HELD = f"{alive('holder')} IS NOT TRUE"
 """With a `HOLDER`: no live worker holds it."""
 
 STARTED_WITHOUT_CLAIM = "call.attempt = 0"
-"""Of a call that was started: by the program that announced it."""
+"""The condition that a started call was started by the program that announced it."""
 
 STARTER = """
     LEFT JOIN workers AS starter ON starter.worker_id = call.worker COLLATE "C"
@@ -204,8 +205,9 @@ HAS_NO_WORKER = f"""
     CASE WHEN {STARTED_WITHOUT_CLAIM} THEN starter.worker_id IS NOT NULL AND {alive("starter")} IS NOT TRUE
         ELSE {NOT_HELD} END
 """
-"""With a `HOLDER` and a `STARTER`: whether the worker that runs a started call is known, and no live one has it.
-Without a claim it is the worker that started it, which nobody follows."""
+"""With a `HOLDER` and a `STARTER`: whether the worker of a started call is dead. This is the holder of its claim, or
+its starter if it was started without one and so is never taken over. A starter that the tables do not know does not
+count as dead."""
 
 NOT_STARTED_RECENTLY = """
     (tool_calls.status = 'dispatched' OR tool_calls.attempt > 0
@@ -216,12 +218,12 @@ worker learns of it within a lease, and may still end the call by then."""
 
 
 def frame_id_at(version: str, of: str) -> str:
-    """SQL: the id of the frame at a version of the context of this row; NULL for no version."""
+    """Returns the expression of the id of the frame at a version of this row's context; NULL for no version."""
     return f"(SELECT frame_id FROM frames WHERE frames.context_id = {of}.context_id AND frames.version = {version})"
 
 
 def trace_id_at(version: str, of: str) -> str:
-    """SQL: the trace that this frame belongs to; NULL if it belongs to none."""
+    """Returns the expression of the trace id of that frame; NULL if it belongs to no trace."""
     return f"(SELECT trace_id FROM frames WHERE frames.context_id = {of}.context_id AND frames.version = {version})"
 
 
@@ -241,7 +243,7 @@ CALL_COLUMNS = f"""
 
 
 def call_columns_of(row: str) -> str:
-    """SQL: the columns that were selected as `CALL_COLUMNS` into this row."""
+    """Returns the columns of this row that were selected as `CALL_COLUMNS`."""
     return ", ".join(f"{row}.{column.name}" for column in fields(CallColumns))
 
 

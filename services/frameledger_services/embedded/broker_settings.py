@@ -20,7 +20,7 @@ logger.life.level = info
 def broker_settings(data: Path, port: int, *, controller_port: int) -> dict[str, str]:
     """Returns the configuration of a single node that listens on 127.0.0.1 and stores its log in `data`.
 
-    That is relative to the working directory of the broker, or has no comma in it.
+    `data` is relative to the broker's working directory, or contains no comma.
     """
     return {
         "process.roles": "broker,controller",

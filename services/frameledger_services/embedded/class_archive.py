@@ -34,7 +34,7 @@ _OURS = secrets.token_hex(4)
 
 LIST = "classes"
 COMPLETE = b"\n@cp "
-"""Start of the lines that Java writes at its end."""
+"""Start of the lines with which Java ends a complete list."""
 
 READ_BY_JAVA = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _SHARES = re.compile(

@@ -29,11 +29,11 @@ class Command:
     name: str
     arguments: tuple[str, ...]
     preferred_port: int | None = None
-    """Its HTTP port: that of the setting `NAME_port`, else this one, else a free one. It is ready when it accepts
+    """Its HTTP port, unless the setting `NAME_port` has another (`CommandPrograms.port`). It is ready when it accepts
     connections."""
 
     metrics_port: int | None = None
-    """Port of its `/metrics`, or else a free one. It is ready when its `/readyz` there reports so."""
+    """Port of its `/metrics`, if it is free. It is ready when its `/readyz` there reports so."""
 
     before_kafka: bool = False
     """Whether it needs only the database: then it runs while Kafka starts."""
@@ -96,7 +96,9 @@ class CommandPrograms:
         )
 
     def port(self, name: str, configured: int | None, preferred: int) -> int:
-        """Returns the configured port, or the previous one, so that clients configured with it keep working."""
+        """Returns the port of a program, and stores it: the configured one; else the one that the program had last, so
+        that clients keep working; else the preferred one or one above it; any free one if that is in use. Raises
+        `EmbeddedError` if the configured port is in use."""
         file = self._directory / "run" / f"{name}.port"
         if configured is None:
             preferred = _stored_port(file) or preferred

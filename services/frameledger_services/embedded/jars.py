@@ -29,6 +29,8 @@ PAUSES = (0.5, 1.0, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class Jar:
+    """A file that the broker runs with, and its checksum."""
+
     coordinate: str
     """`group:artifact:version`."""
 
@@ -42,6 +44,8 @@ class Jar:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
+    """The content of the lock file: the broker's version and its jars, in the order of the class path."""
+
     kafka: str
     """The broker's version."""
 

@@ -20,6 +20,8 @@ QUIET = ("--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UN
 
 @dataclass(frozen=True, slots=True)
 class Software:
+    """A Java, and the jars of the broker in the order of the class path."""
+
     java: Path
     jars: tuple[Path, ...]
     kafka: str

@@ -34,7 +34,7 @@ INSTALLATIONS = {18: "pginstall18", 16: "pginstall"}
 
 WHATEVER_THE_ENVIRONMENT = "sslmode=disable&channel_binding=disable&password=&hostaddr="
 """Parameters of the address that would otherwise be taken from variables such as PGPASSWORD or PGCHANNELBINDING, which
-many have set for another server. An empty one counts as given, and as none: the password file is read."""
+many have set for another server. An empty one replaces the variable and counts as none: the password file is read."""
 
 SETTINGS = {
     # A killed server must leave nothing outside its folder, and containers have a small /dev/shm.

@@ -85,6 +85,8 @@ class Program:
 
     stop_signal: signal.Signals = signal.SIGTERM
     ready_within: float = 60.0
+    """Seconds within which it has to be ready, or to end if it is run once."""
+
     stop_within: float = 20.0
     """Seconds after which a program that has not stopped is killed."""
 
@@ -100,7 +102,7 @@ class Program:
     moved, it would write into what is at its path by then."""
 
     launch_options: tuple[str, ...] = ()
-    """Options for `launch.py`: `--user-namespace`, `--as-user NAME`, `--nice N`."""
+    """Options for `launch.py`: `--user-namespace`, `--as-user=NAME`, `--nice=N`."""
 
     def command(self) -> list[str]:
         """Returns the command line to execute: `argv`, through the launcher."""

@@ -126,8 +126,9 @@ def find_process(recorded: Process | Record) -> psutil.Process | None:
 
 
 def birth_of(pid: int) -> str:
-    """Returns what no other process of that pid has, also after the clock was set: the boot of the machine, and the
-    ticks from there to the start of the process. Empty if the process has ended, or the kernel does not tell."""
+    """Returns what distinguishes a process from all others that had or get its pid, even after the clock was set: the
+    id of the machine's boot, and the ticks from there to the start of the process. Empty if the process has ended, or
+    the kernel does not tell."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
         return f"{BOOT_ID.read_text(encoding='ascii').strip()} {fields.split()[START_FIELD]}"

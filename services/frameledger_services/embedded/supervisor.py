@@ -164,8 +164,8 @@ class Supervisor:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _life(self, program: Program, ready: asyncio.Event) -> tuple[str, str]:
-        """Run a program from start to end. Returns how it ended, and the last line of its log. None of its processes is
-        left."""
+        """Run a program from start to end. Returns how it ended, and the cause that its log gives, if any. None of its
+        processes is left. Raises `EmbeddedError` if its first start fails."""
         process = await self._start(program)
         is_ready = program.is_back if program.is_back and ready.is_set() else program.is_ready
         what = await self._until_ready(program, process, is_ready)

@@ -10,8 +10,8 @@ given `react: false`. The copies contain what reached the original context:
   retracts. If a client rewrote a message of theirs, it was not retracted, and is copied as a message.
 - Runs, attempts, claims and versions are removed, because they name parts of the original. An answer becomes a response
   that names no run, and a call one that another program runs; a recording folds both to the same messages.
-- A call of a client's function starts without a frame, because the fold starts it (RA5.client), but not in a recording.
-  So the copy of the frame that began such calls is followed by a start frame for each.
+- The fold starts a call of a client's function without a frame (RA5.client), except in a recording. So the copy of the
+  frame that began such calls is followed by a start frame for each.
 - An erasure is not copied.
 - A rewrite names a position, which differs in the copy if something was left out: `places` finds it.
 
@@ -87,13 +87,13 @@ class Copies:
         if frame.type in ("LLMContextFrame", "LLMMirrorFrame") and not self.live:
             changed["react"] = False
         if frame.type == "InterruptionFrame" and self.live:
-            # What was heard of another answer.
+            # It was heard of the original's answer.
             changed["heard_text"] = None
         return frame.model_copy(update=changed)
 
     def starts(self, recorded: RecordedFrame) -> list[AnyFrame]:
-        """Returns the frames that say, after the copy of a frame, that calls of a client began with it; none if models
-        are asked anew."""
+        """Returns the start frames of the client's calls that began with a frame, to follow its copy; none with
+        `live`."""
         if self.live:
             return []
         return [
@@ -111,7 +111,7 @@ class Copies:
         ]
 
     def of_message(self, recorded: RecordedFrame, message: Mapping[str, Any]) -> AnyFrame | None:
-        """Returns a frame with only this message of a frame that is not copied; None if models are asked anew."""
+        """Returns a frame with only this message of a frame that is not copied; None with `live`."""
         if self.live:
             return None
         return LLMMessagesAppendFrame(

@@ -156,7 +156,7 @@ class AnswerAttempt:
                 if (error.retry_after or 0.0) > LONGEST_RETRY_AFTER:
                     raise
                 if self._spoke:
-                    # No other frame of this attempt says it, and there may be no further attempt.
+                    # No other frame of this attempt has the usage, and there may be no further attempt.
                     self._add(*self._latest_usage())
                     return error
                 if tried == self._deps.retries:

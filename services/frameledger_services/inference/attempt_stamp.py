@@ -28,8 +28,8 @@ class AttemptStamp:
     """The stamp of one attempt of one run. Its number was given out by the claim, so no other worker publishes under
     it, unless a database that lost its latest commits gave it out twice: then the claim's token distinguishes the two.
 
-    A frame that an attempt has only once gets an id from its kind; others also from the number of earlier frames of the
-    kind: publishing one again repeats it, and a reader of the log can tell what is missing.
+    The id of a frame is derived from the attempt, and from the frame's kind if the attempt has only one of the kind,
+    else from the number of frames before it. So a frame that is published again is a repetition.
     """
 
     run_id: str

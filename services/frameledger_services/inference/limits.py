@@ -32,7 +32,7 @@ SETTLED = timedelta(hours=1)
 """Runs that were requested this long ago are over: their usage is added up once."""
 
 MOST_COUNTED = 2**31
-"""Runs of a minute. No limit above it is reached."""
+"""Up to this number, runs within a minute are counted. A higher limit is never reached."""
 
 REMEMBERED_SECONDS = 2.0
 """Seconds for which the usage of all conversations is cached."""
@@ -158,7 +158,7 @@ async def _of_its_runs(
             what = f"The model has called functions {most} times in a row without an input."
             return rounds.error("too_many_rounds", what)
     if minute:
-        # A conversation may name a limit that has no number above it in SQL.
+        # A conversation may name the largest number of SQL, to which 1 cannot be added.
         most = min(int(minute.value), MOST_COUNTED)
         if await spending.runs_in_minute(connection, context_id, place.requested_at, most + 1) > most:
             what = f"More than {most} runs were requested within a minute."

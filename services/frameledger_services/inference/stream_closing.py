@@ -18,7 +18,7 @@ _log = logs.get_logger("inference")
 
 @asynccontextmanager
 async def closing_in_time(frames: AsyncGenerator[AnyFrame, None]) -> AsyncIterator[AsyncIterator[AnyFrame]]:
-    """A block with the answer's frames. When it is left, the stream is closed within `CLOSING_SECONDS`.
+    """Yields the answer's frames. When the block is left, the stream is closed within `CLOSING_SECONDS`.
 
     Raises `CancelledError` if the run is stopped, even if closing the stream raised another error: that would count as
     a failure of the answer, and the model would be called again.

@@ -28,14 +28,14 @@ from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.lost_frames import LostFrame
 
 Publish = Callable[[Sequence[Outgoing]], Awaitable[list[LogPosition]]]
-"""Publishes records to the frames' topic, in their order. Returns their places. Raises `TooLargeError`, with the places
-of those that were published, if one is too large for the topic."""
+"""Publishes records to the frames' topic, in their order. Returns their positions. Raises `TooLargeError`, with the
+positions of those that were published, if one is too large for the topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """A stored frame whose copy the topic does not accept: where it lay, and the bytes of the smallest copy before
-    compression. Without its payload: there may be many."""
+    """A stored frame whose copy the topic does not accept: its former position, and the bytes of the smallest copy
+    before compression. Without its payload, because there may be many."""
 
     partition: int
     generation: int
@@ -47,7 +47,7 @@ class TooLarge:
 
 @dataclass(frozen=True, slots=True)
 class RepublishedErasure:
-    """The copy of a frame that erased a conversation: its place, and when the original was logged."""
+    """The copy of a frame that erased a conversation: its position, and when the original was logged."""
 
     context_id: str
     frame_id: UUID
@@ -57,19 +57,21 @@ class RepublishedErasure:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Places of the published copies, the number of frames whose bytes could not be read, frames too large, and those
-    of the copies that erase a conversation."""
+    """The positions of the published copies, the frames without one, and the copies that erase a conversation."""
 
     places: Sequence[LogPosition]
     left: int
+    """Number of frames whose bytes could not be decoded."""
     too_large: Sequence[TooLarge]
     erasures: Sequence[RepublishedErasure] = ()
 
 
 async def publish_copies(topic: str, frames: Sequence[LostFrame], publish: Publish) -> Published:
-    """Publish copies of these frames together, and one by one those that were refused by that.
+    """Publish copies of these frames together. If one of them is too large, those that were not published are published
+    one by one, each in the largest form that the topic accepts.
 
-    Called twice it publishes them twice. Raises `PublishError` and `BrokerError`: then it is unknown which were.
+    Called twice it publishes them twice. Raises `PublishError` and `BrokerError`: then it is unknown which were
+    published.
     """
     copies = [(one, copied) for one in frames if (copied := copy(topic, one)) is not None]
     try:
@@ -92,7 +94,7 @@ async def publish_copies(topic: str, frames: Sequence[LostFrame], publish: Publi
 
 
 async def _publish_first(publish: Publish, candidates: Sequence[Outgoing]) -> LogPosition | None:
-    """Publish the first of these that the topic accepts. Returns its place, None if it accepts none."""
+    """Publish the first of these that the topic accepts. Returns its position, None if it accepts none."""
     for candidate in dict.fromkeys(candidates):
         try:
             (place,) = await publish([candidate])
@@ -115,9 +117,9 @@ def _too_large(stored: LostFrame, smallest: Outgoing) -> TooLarge:
 
 
 def copy(topic: str, stored: LostFrame) -> Outgoing | None:
-    """Returns the record that restores a stored frame: the same bytes, the headers that are known, one that names its
-    former place, and one that says when it was logged: after an erasure that came meanwhile it begins no life. None
-    for bytes that cannot be read any more.
+    """Returns the record that restores a stored frame: the same bytes, the headers that are known, and two more: its
+    former position, and the time at which it was logged, so that a copy after a later erasure begins no new life. None
+    for bytes that cannot be decoded any more.
 
     It decodes to the stored id, bytes, source, trace and cause.
     """
@@ -155,13 +157,12 @@ def copy(topic: str, stored: LostFrame) -> Outgoing | None:
 
 
 def smaller(topic: str, stored: LostFrame) -> Iterator[Outgoing]:
-    """Yields the same copy with fewer and fewer headers, for a topic that accepts no more. Read again, each has the
-    stored id, bytes and source; the first two say when the frame was logged, the first and the third have trace and
-    cause. The time outlasts these: without it a copy after an erasure that came meanwhile begins another life.
+    """Yields four copies with fewer and fewer headers, for a topic that does not accept the full one. All decode to the
+    stored id, bytes and source. The first two have the time at which the frame was logged, without which a copy after a
+    later erasure begins a new life; the first and the third have trace and cause.
 
-    If the frame has an id of its own, the third is no larger than the record that was lost, before compression and
-    unless that had a source that was no UTF-8 or a cause that was no uuid. Nothing for bytes that cannot be read any
-    more.
+    If the payload has the frame's id, the third is no larger than the lost record was before compression, unless the
+    source of that was not UTF-8 or its cause not a uuid. Yields nothing for bytes that cannot be decoded any more.
     """
     full_copy = copy(topic, stored)
     if full_copy is None:

@@ -1,6 +1,6 @@
 """Diagnosis of a partition whose log no longer matches the tables: what happened to it, and where to continue. No IO.
 
-Kafka promises that a log only grows at its end and expires at its beginning. But a power cut takes the newest records,
+Kafka promises that a log only grows at its end and expires at its beginning. But a power cut loses the newest records,
 which were not on disk yet; a topic can be deleted and created again; and records may expire before they are stored.
 """
 
@@ -68,13 +68,13 @@ async def last_common_offset(
     read_until: datetime | None,
     first_offset: Callable[[], Awaitable[int]],
 ) -> int | None:
-    """Returns the offset up to which the log has what was stored, None if they have nothing in common. Both are given
+    """Returns the offset below which the log has what was stored, None if they have nothing in common. Both are given
     in the order of their offsets.
 
-    `read_until` is the time of the last record that was stored, if the topic is the same: then times distinguish a
-    record from a later one like it, and decide about records without a stored frame. None if the topic was created
-    again: its timestamps are those of copies. `first_offset` returns that of the log now: the records of frames before
-    it have expired, perhaps since the comparison began.
+    `read_until` is the time of the last record that was stored, if the topic is the same: a record with a later time is
+    not the stored one, even if its content is. None if the topic was created again, because its records are copies with
+    times of their own. `first_offset` returns the log's first offset now: the records of stored frames below it have
+    expired, perhaps since the comparison began.
     """
     reached = None
     next_stored = await anext(stored_frames, None)
@@ -88,20 +88,20 @@ async def last_common_offset(
                 return reached
             next_stored = await anext(stored_frames, None)
         elif read_until is None or _time(record) > milliseconds(read_until):
-            continue  # a later one that agrees vouches for it
+            continue  # it is common only if a later record agrees
         reached = record.offset + 1
     return reached
 
 
 def spans(chain: Sequence[RecoveryReceipt], generation: int) -> list[tuple[int, int]]:
-    """Returns the generations whose records are on the log where they were stored. Each has the offset at which it
-    ends."""
+    """Returns the generations whose records are on the log at the offsets where they were stored, the newest first,
+    each with the offset at which it ends."""
     below = NO_END
     ranges = [(generation, below)]
     for began in _backwards(chain, generation):
         if began.happened == "another_log":
             break
-        # A later generation may begin at a lower offset than an earlier one: then its records lie there.
+        # A later generation may begin at a lower offset than an earlier one: from there on, the records are its own.
         below = min(below, began.begins_at)
         ranges.append((began.generation - 1, below))
     return ranges
@@ -116,14 +116,15 @@ def gaps(chain: Sequence[RecoveryReceipt], generation: int, begins_at: int) -> l
     """Returns the gaps of a log that lost its records from `begins_at` on: generations up to this one, each with the
     offset from which its frames are missing.
 
-    They include copies that were republished earlier and may be lost again: one copy too many does no harm.
+    They include frames that were republished earlier, because those copies may be lost too; one copy too many does no
+    harm.
     """
     since = begins_at
     ranges = [(generation, since)]
     for began in _backwards(chain, generation):
         if began.happened == "another_log":
             break
-        # What was republished at its beginning has frames of all generations before it.
+        # The copies that were republished at its beginning are of frames of all generations before it.
         if began.happened == "lost_tail" and not _stands(began, begins_at):
             since = min(since, began.begins_at)
         ranges.append((began.generation - 1, since))
@@ -137,7 +138,7 @@ def _backwards(chain: Sequence[RecoveryReceipt], generation: int) -> list[Recove
 
 
 def _stands(began: RecoveryReceipt, begins_at: int) -> bool:
-    """Whether all that was republished at the beginning of a generation lies below this offset."""
+    """Returns whether every copy that was republished at the beginning of a generation is below this offset."""
     return began.is_put_back and (began.put_back_through is None or began.put_back_through < begins_at)
 
 

@@ -47,11 +47,12 @@ async def said_before(
     erasures: Sequence[RepublishedErasure],
     generation: Callable[[int], int],
 ) -> list[Outgoing]:
-    """Returns what is to be published again after these erasures of a partition: the frames between `first` and the
-    copy of the erasure, which clients published after the original. `generation` is that of an offset.
+    """Returns what is to be published again after the copies of these erasures of a partition: the frames of the erased
+    conversations that clients published after the original erasure, at offsets between `first` and the copy.
+    `generation` returns the generation of an offset.
 
-    They are in memory together: those of conversations that were erased just before the log lost it, and continued
-    before the recovery.
+    They are in memory together: those of conversations that were erased just before the log lost the erasure, and that
+    continued before the recovery.
     """
     newest = {one.context_id.encode(): one for one in erasures}
     known = {(one.context_id, one.frame_id) for one in erasures}
@@ -68,7 +69,7 @@ async def said_before(
                 continue
             if isinstance(logged.frame, LLMContextEraseFrame):
                 if (logged.context_id, frame_uuid(logged.frame_id)) not in known:
-                    # Since `erased_since`. Earlier records have to stay erased.
+                    # An erasure that arrived after `erased_since` had read: what is before it has to stay erased.
                     by_key[erasure.context_id.encode()].clear()
             elif not was_logged_before(erasure.erased_at, record):
                 again = _again(replace(record, generation=generation(record.offset)))
@@ -77,8 +78,8 @@ async def said_before(
 
 
 def _again(record: Record) -> Outgoing:
-    """The same frame, with the same id. It does not say when it was logged, which was before the copy of the
-    erasure."""
+    """Returns a copy of the same frame, with the same id. It has no time of the original, which is before that of the
+    erasure's copy."""
     copied = forward(record)
     return replace(copied, headers=tuple(one for one in copied.headers if one[0] != ORIGINALLY_LOGGED))
 

@@ -118,7 +118,7 @@ class _UnfoldableError(Exception):
 
 
 class _StillParkedError(Exception):
-    """This one frame cannot be folded, or what it says cannot be stored."""
+    """This one frame cannot be folded, or its rows cannot be stored."""
 
     def __init__(self, version: int, error: str) -> None:
         super().__init__(error)
@@ -242,7 +242,7 @@ class _Part:
         return frames[-1].version
 
     async def _fold(self, frames: Sequence[ParkedFrame]) -> None:
-        """Fold and write frames; if that fails, halve them until the one is found that cannot be."""
+        """Fold and write frames; if that fails, halve them until the one that fails is found."""
         before = replace(self._head, counters=replace(self._head.counters))
         caused = len(self._caused)
         try:

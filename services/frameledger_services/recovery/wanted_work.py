@@ -33,8 +33,8 @@ class Caused:
 def outbox(
     names: TopicNames, caused: Sequence[Caused], before: State, after: State, now: datetime
 ) -> Iterator[OutboxRow]:
-    """Yields the work that the folded frames requested and that is still open, in their order. `before` and `after` are
-    the states around all of them."""
+    """Yields the rows of the outbox for effects that are still needed, in the order of the frames that caused them.
+    `before` and `after` are the states before the first and after the last of these frames."""
     topics = effect_topics(names)
     for ordinal, caused_effect in enumerate(caused):
         cause, effect = caused_effect.cause, caused_effect.effect

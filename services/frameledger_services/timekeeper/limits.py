@@ -15,7 +15,7 @@ rule: if a broker fails every few minutes, a run must not stay open for ever."""
 
 @dataclass(frozen=True, slots=True)
 class TimeLimits:
-    """In seconds; retention in days."""
+    """In seconds; the retention of claims and workers in days. None switches a rule off."""
 
     run_unclaimed: float | None
     run_silent: float | None
@@ -38,7 +38,8 @@ class TimeLimits:
     keep_workers_days: float | None
 
     def after_outage(self, answers_secs: float) -> Self:
-        """Returns the limits while the log answers for this long since its last outage, or since the timekeeper began.
+        """Returns the limits that apply once the log has answered for this long, since its last outage or since the
+        timekeeper began.
         Rules that judge by what is missing on the log are off until disconnected publishers have had time to
         publish."""
         if answers_secs >= AFTER_OUTAGE_SECONDS:

@@ -1,4 +1,4 @@
-"""What the timekeeper knows of each partition: how far it is stored, where its log ends, and since when it may be
+"""What the timekeeper knows of each partition: how far it is stored, where its log ends, and since when its work may be
 judged. Pure.
 
 While a partition catches up with its log, its effects are held and no worker may take its work. Then the work is
@@ -35,7 +35,7 @@ class Partitions:
         """Partitions that did not answer at the last check, or whose log is not the one that was stored."""
 
         self._answers_since: float | None = None
-        """When the last outage of the broker ended, or this timekeeper first reached it; None while it is away."""
+        """When the last outage of the broker ended, or this timekeeper first reached it; None during an outage."""
 
         self._back_since: dict[int, float] = {}
         """When each partition came back that had been away without others."""
@@ -47,8 +47,8 @@ class Partitions:
         self.known.update(reached)
 
     def judged(self, limits: TimeLimits, now: float) -> dict[TimeLimits, list[int]]:
-        """Returns the partitions that are stored up to the end that their log had at the last check, by the limits that
-        apply to them now."""
+        """Returns the partitions that are stored up to the end that their log had at the last check, grouped by the
+        limits that apply to them now."""
         found: dict[TimeLimits, list[int]] = {}
         for partition, end in self.ends.items():
             if self._answers_since is not None and self._reached.get(partition, -1) >= end:
@@ -59,8 +59,8 @@ class Partitions:
         return found
 
     def looked(self, answers: Mapping[int, int], now: float, hidden: Container[int] = ()) -> set[int]:
-        """Note the answers of a check of the ends. Returns the partitions that do not answer any more. The newest
-        records of `hidden` ones cannot be read now."""
+        """Note the end offsets that a check of the logs returned. Returns the partitions that did not answer it, but
+        answered the one before. The newest records of `hidden` partitions cannot be read, so these are not judged."""
         # A log that is shorter than what is stored of it has lost records, or its topic was recreated: no projector
         # reads it before `frameledger recover`, so what it has by now is not known.
         answers = {one: end for one, end in answers.items() if end >= self._reached.get(one, 0)}

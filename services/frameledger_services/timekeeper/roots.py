@@ -22,7 +22,8 @@ _log = logs.get_logger("timekeeper")
 
 
 async def keep_publishing(settings: Settings, stopping: asyncio.Event) -> None:
-    """Publish a root every `timekeeper_root_every_secs` until `stopping` is set. Of several timekeepers about one does.
+    """Publish a root every `timekeeper_root_every_secs` until `stopping` is set. Of several timekeepers usually one
+    publishes it.
 
     Every failure is logged and retried after a pause: settling what is overdue must not stop because of it.
     """

@@ -5,17 +5,17 @@ sweep. So frames in transit, including those of our own last sweep, are folded b
 absence. Behind an open transaction of another program nothing is folded, so a partition is not judged while one hides
 its newest records. During an outage of the broker the timekeeper continues its heartbeats.
 
-An outage of the broker longer than a limit, such as that of silent runs: a worker that is alive has more to publish and
-publishes it once the broker is back, and the timekeeper sees a run of which nothing was heard for too long. Whoever is
-first on the log wins. If it were the timekeeper, the run would be closed, its worker told to stop, and its later frames
-ignored (`run_over`): nothing doubled, but half an answer lost although nobody failed. So rules that judge by what is
-not on the log are off for a while after an outage (`TimeLimits.after_outage`). A partition without a leader is away
-alone: the others are judged meanwhile, and it has the same time once it is back.
+After an outage of the broker that is longer than a limit, such as that of silent runs, the run of a live worker looks
+silent, although the worker publishes the rest of the answer as soon as the broker is back. The first on the log wins:
+if it were the timekeeper, the run would be closed, its worker told to stop, and its later frames ignored (`run_over`).
+Nothing would happen twice, but half an answer would be lost although nobody failed. So rules that judge by what is not
+on the log are off for a while after an outage (`TimeLimits.after_outage`). If only one partition has no leader, the
+others are judged meanwhile, and it has the same time once it is back.
 
-A session of ours that has just begun treats what was before it as an outage: the machine was off or suspended, or the
-database was away, and the leases of workers are over as well. Their work is taken over a lease later; until then it is
-as silent as after an outage of the broker. One race remains, with the same outcome: a worker that alone is cut off for
-longer than the limit is silent for everybody else.
+A new session of the timekeeper treats the time before it as an outage. The machine may have been off or suspended, or
+the database away; then the leases of the workers are over as well, and their work is silent until it is taken over, one
+lease later. One race remains, with the same outcome: a worker that alone cannot reach the broker for longer than the
+limit looks silent to the timekeeper.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from frameledger_services.timekeeper.sweep import Sweeper, purge, sweep
 SERVICE = "timekeeper"
 
 LEASE_SECONDS = 15.0
-"""Added to twice the interval of sweeps: the lease under which this timekeeper holds the calls that it has claimed."""
+"""Seconds of this timekeeper's lease, under which it holds the calls that it has claimed; twice the interval of sweeps
+is added."""
 
 PURGE_SECONDS = 60.0
 

@@ -101,7 +101,7 @@ async def purge(connection: Connection, limits: TimeLimits, worker_id: str, *, b
 async def _judge(
     connection: Connection, limits: TimeLimits, sweeper: Sweeper, current: Sequence[int]
 ) -> list[Settlement]:
-    """Apply the rules that declare a worker dead."""
+    """Apply the rules that need to know which workers are alive."""
     settlements: list[Settlement] = []
     if limits.run_unclaimed is not None:
         runs = await _in_time(overdue_runs.unclaimed(connection, limits.run_unclaimed, current))

@@ -106,8 +106,8 @@ class Claimer(Generic[E, C]):
         if not free:
             # Work that was taken over meanwhile uses the slot.
             return
-        # Most may have ended or be another worker's, so more are requested than fit, but not all pending ones for each
-        # slot.
+        # Most may have ended or be another worker's, so more are requested than fit; but not all pending ones each
+        # time that a slot becomes free.
         requested = self._consumer.pending[: max(WINDOW, 4 * free)]
         traceparents = self._consumer.traceparents_of(requested)
         await self._failpoint("before claim")

@@ -4,7 +4,7 @@ A handler that blocks the event loop stops everything else that the worker does,
 So the heartbeats have an event loop and a connection of their own, and renew the lease from their thread. If the
 worker's loop stays blocked for very long, it counts as dead, and the heartbeats stop too.
 
-Their answers are handed to the worker's loop. If the process dies or freezes, so do they.
+The answers are handed to the worker's loop. If the process dies or freezes, the heartbeats stop.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class HeartbeatThread:
         self._on_answer = on_answer
         self._stopping = threading.Event()
         self._handed_over_at: float | None = None
-        """When the worker's loop was first given something that it has not run yet; None if it has run everything."""
+        """When the worker's loop was given the oldest callback that it has not run; None if it has run all."""
 
     async def run(self) -> None:
         """Returns when the lease ends. Waits through outages of the database, and raises every other error. Called
@@ -130,7 +130,7 @@ class HeartbeatThread:
             self._loop.call_soon_threadsafe(callback, *arguments)
 
     def _blocked_for(self) -> float:
-        """Returns the seconds for which the worker's loop has not run what it was given."""
+        """Returns for how many seconds a callback has waited for the worker's loop."""
         handed_over_at = self._handed_over_at
         return 0.0 if handed_over_at is None else self._lease.clock() - handed_over_at
 

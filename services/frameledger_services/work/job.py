@@ -20,8 +20,8 @@ StopReason = Literal["obsolete", "claim_lost", "draining"]
 work is another worker's, or may be, so nothing may be published any more. `draining`: the process ends."""
 
 Ending = Literal["done", "over", "given_up", "release", "untried"]
-"""The end of a claim: it is finished in one of three ways, or released for another worker's next attempt, or,
-`untried`, for the same attempt, because nothing of this one was published."""
+"""What becomes of a claim. It is finished as one of `claims.Finish`, or released: with `release` for the next attempt,
+with `untried` for the same attempt again, because nothing of this one was published."""
 
 C = TypeVar("C", bound=Claimed)
 
@@ -30,8 +30,8 @@ C = TypeVar("C", bound=Claimed)
 class Job(Generic[C]):
     """Claimed work, from its claim until its code returns.
 
-    `stop` may be set before the work begins. It may also be set at the very end, if the job's own last frame was folded
-    before its code returned; `obsolete` is then no news. `claim_lost` outranks `draining` outranks `obsolete`.
+    `stop` may be set before the work begins. It is also set, as `obsolete`, if the job's own last frame is folded
+    before its code returns: then there is nothing to stop. `claim_lost` outranks `draining`, and that `obsolete`.
     """
 
     claimed: C
@@ -44,7 +44,7 @@ class Job(Generic[C]):
     """The span from the claim until the code returns; it is current while the code runs."""
 
     claimed_at: float = field(default_factory=monotonic)
-    """When its claim was answered, by `monotonic`. The job may begin later."""
+    """When the database granted the claim, by `monotonic`. The job may begin later."""
 
     _on_stop_request: Callable[[StopReason], None] = field(default=lambda _: None, init=False)
 

@@ -69,12 +69,13 @@ async def until_taken(
     on_outage: Callable[[Exception], None],
     refusals: int | None = None,
 ) -> None:
-    """Publish frames that have ids, repeatedly until the broker accepts them. Nothing arrives twice or out of order
-    because of that: a repeated id counts once, and later frames wait. Frames that the broker refuses, for instance
-    because a permission is missing, are published again too: an operator may grant it. The two functions log why the
-    frames were not accepted. Raises `TooLargeError` and ValueError for frames that are never accepted,
-    `LeaseLostError`, and `RecordRefusedError` after this number of `refusals`; with None it retries until the lease
-    ends.
+    """Publish frames that have ids, repeatedly until the broker accepts them. A repeated id counts once, and the caller
+    publishes its later frames afterwards, so nothing counts twice or out of order. Frames that the broker refuses, for
+    instance because a permission is missing, are published again too: an operator may grant it. The two functions log
+    why the frames were not accepted.
+
+    Raises `TooLargeError` and ValueError for frames that are never accepted, `LeaseLostError`, and `RecordRefusedError`
+    after this number of `refusals`; with None it retries until the lease ends.
     """
     refused = 0
     while True:

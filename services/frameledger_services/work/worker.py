@@ -46,8 +46,9 @@ class Worker(Generic[E, C]):
         metrics: Metrics = NO_METRICS,
         failpoint: Failpoint = failpoints.none,
     ) -> None:
-        """`slots` is `settings.work_slots` by default; `per_key` is how many jobs of one context may run concurrently
-        once the jobs before them have released the order."""
+        """`serves`, `serves_all` and `offers` are those of a `Registration`. `slots` is `settings.work_slots` by
+        default; `per_key` is how many jobs of one context may run concurrently once the jobs before them have released
+        the order. Raises `ConfigurationError` for the name of the projector."""
         if service == "projector":
             raise ConfigurationError(
                 "A service cannot be called projector: its consumer group would be the projector's."

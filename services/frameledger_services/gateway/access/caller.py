@@ -53,14 +53,14 @@ def of(scope: Mapping[str, Any]) -> Caller:
 def set_caller(
     scope: MutableMapping[str, Any], caller: Caller, is_good: Callable[[], bool] | None = None
 ) -> None:
-    """Store the caller in an ASGI scope. `is_good` says whether its token still permits what it did; None if that
-    cannot change."""
+    """Store the caller in an ASGI scope. `is_good` returns whether its token still permits what it permitted when the
+    request arrived; None if that cannot change."""
     scope[_KEY] = caller
     scope[_IS_GOOD] = is_good
 
 
 def is_still_good(scope: Mapping[str, Any]) -> bool:
-    """Returns whether the caller's token still permits what it did: it is neither revoked nor expired, nor changed.
+    """Returns whether the caller's token has been neither revoked nor changed since the request arrived, nor expired.
     Responses that take longer than a moment ask this repeatedly; it takes microseconds."""
     is_good: Callable[[], bool] | None = scope.get(_IS_GOOD)
     return is_good is None or is_good()

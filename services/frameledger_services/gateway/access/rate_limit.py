@@ -37,7 +37,8 @@ class Buckets:
         self._full_at: dict[str, float] = {}
 
     def take(self, key: str) -> float:
-        """Take one request out. Returns 0, or the seconds until there is one, and takes nothing."""
+        """Take one request out of the key's bucket. Returns 0; or, if the bucket is empty, takes none and returns the
+        seconds until it has one."""
         now = self._now()
         full_at = max(self._full_at.get(key, now), now) + self._interval
         missing = full_at - now - self._depth

@@ -18,12 +18,13 @@ class Shape:
     """Objects of one kind: which of their fields are shown."""
 
     shown: frozenset[str]
-    """If they are scalars, or lists of them."""
+    """Fields that are shown if they are scalars or lists of scalars."""
 
     inside: Mapping[str, Shape] = field(default_factory=dict)
-    """If they are objects, or lists of them: as these."""
+    """Fields that are redacted as these shapes if they are objects or lists of objects."""
 
     shown_too: re.Pattern[str] | None = None
+    """Matches the names of further fields that are shown as those in `shown`."""
 
 
 def redacted(value: Any, shape: Shape) -> Any:

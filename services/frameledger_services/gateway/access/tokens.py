@@ -83,7 +83,7 @@ class Token(BaseModel):
         return self.expires_at is None or moment < self.expires_at
 
     def belongs_to(self, text: str) -> bool:
-        """Returns whether this is the token's text. Takes as long for every text of one length."""
+        """Returns whether this is the token's text. The time that it takes depends on the text's length only."""
         return hmac.compare_digest(_hash(text), self.sha256)
 
     def caller(self) -> Caller:
