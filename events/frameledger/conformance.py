@@ -23,7 +23,7 @@ from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
 from frameledger.record import DecodeError, decode
 
-_ABOUT_THE_PLAY = ("at", "queued")
+_KEYS_OF_THE_PLAYER = ("at", "queued")
 """Keys of a scenario's frame that are for the player and no part of the frame. `context` is one of them if it is text;
 as an object it is the context that an `LLMContextFrame` opens."""
 
@@ -78,7 +78,7 @@ def _decoded(written: Mapping[str, Any]) -> AnyFrame | None:
     (`Elapse`)."""
     if written.get("type") == "Elapse":
         return None
-    frame = {key: value for key, value in written.items() if key not in _ABOUT_THE_PLAY}
+    frame = {key: value for key, value in written.items() if key not in _KEYS_OF_THE_PLAYER}
     if _label(frame) is not None:
         del frame["context"]
     try:

@@ -14,7 +14,7 @@ from tests.support.function_harness import (
 )
 
 from frameledger.frames import LLMMessagesAppendFrame
-from frameledger_services.cli.rerun.desk import Desk
+from frameledger_services.cli.rerun.session import RerunSession
 from frameledger_services.client import Client
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.providers.script import Script
@@ -72,14 +72,14 @@ def answered(settings, *conversations):
 def test_a_conversation_that_is_erased_meanwhile_is_passed_over(settings, rerun, tmp_path, monkeypatch):
     erased, other = answered(settings, 0, 0)
 
-    async def after_erasing(desk, run):
+    async def after_erasing(session, run):
         if run.context_id == erased:
             async with Client(settings) as client:
                 await client.erase(erased, why="it is asked for meanwhile")
-        return await rerun_one(desk, run)
+        return await rerun_one(session, run)
 
-    rerun_one = Desk.rerun
-    monkeypatch.setattr(Desk, "rerun", after_erasing)
+    rerun_one = RerunSession.rerun
+    monkeypatch.setattr(RerunSession, "rerun", after_erasing)
     result = rerun(SHORT, [erased, other], "--report", "report.json")
     assert result.exit_code == 0, result.output
     report = json.loads((tmp_path / "report.json").read_text())

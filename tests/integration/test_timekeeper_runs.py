@@ -269,7 +269,7 @@ async def kept(desk, settings, broker_of):
     metrics = TimekeeperMetrics(NO_METRICS)
     keeper = Timekeeper(settings, desk.connection, broker, KEEPER, failpoints.none, metrics)
     # It began an hour ago: what was before that counts as an outage.
-    keeper._partitions.looked({}, asyncio.get_running_loop().time() - 3_600)
+    keeper._partitions.note_ends({}, asyncio.get_running_loop().time() - 3_600)
     await keeper.run(stopping)
     return broker
 

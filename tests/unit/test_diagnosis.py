@@ -411,7 +411,7 @@ def test_one_that_is_too_large_does_not_keep_back_those_behind_it():
     published = asyncio.run(publish_copies("llm.frames", [*frames, unreadable], publish))
     assert log == [values[0], values[2], values[3]]
     assert [place.offset for place in published.places] == [101, 102, 103]
-    assert published.left == 1
+    assert published.undecodable == 1
     assert published.too_large == [
         TooLarge(
             3,

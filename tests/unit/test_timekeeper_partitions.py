@@ -14,19 +14,19 @@ START = 2_000.0
 def running():
     """The partitions of a timekeeper that began long ago."""
     partitions = Partitions()
-    partitions.looked({}, 0.0)
+    partitions.note_ends({}, 0.0)
     return partitions
 
 
 def look(partitions, now, *, reached=STORED, away=()):
     """One look at the ends, at which everything is stored."""
-    partitions.stored(reached, now)
-    return partitions.looked({one: 5 for one in partitions.known if one not in away}, now)
+    partitions.note_stored(reached, now)
+    return partitions.note_ends({one: 5 for one in partitions.known if one not in away}, now)
 
 
 def judged(partitions, now, reached=STORED):
     """The partitions that are judged, and of these the ones of which silence says nothing yet."""
-    partitions.stored(reached, now)
+    partitions.note_stored(reached, now)
     found = partitions.judged(LIMITS, now)
     silent_off = {one for limits, some in found.items() if limits.run_silent is None for one in some}
     return {one for some in found.values() for one in some}, silent_off
@@ -42,7 +42,7 @@ def test_a_partition_is_judged_once_it_is_stored_up_to_the_end_of_the_look_befor
 def test_after_an_outage_everything_has_time_again():
     partitions = running()
     look(partitions, START)
-    partitions.outage()
+    partitions.note_outage()
     assert judged(partitions, START + 1) == (set(), set())
     look(partitions, START + 10)
     assert judged(partitions, START + 11) == ({0, 1, 2}, {0, 1, 2})
@@ -110,10 +110,10 @@ def test_a_partition_whose_log_is_shorter_than_what_is_stored_is_not_judged():
 def test_a_partition_whose_newest_records_are_hidden_is_not_judged_and_not_away():
     partitions = running()
     look(partitions, START)
-    partitions.stored(STORED, START + 1)
-    assert partitions.looked(STORED, START + 1, {1}) == set()
+    partitions.note_stored(STORED, START + 1)
+    assert partitions.note_ends(STORED, START + 1, {1}) == set()
     assert judged(partitions, START + 2) == ({0, 2}, set())
-    assert partitions.looked(STORED, START + 2) == set()
+    assert partitions.note_ends(STORED, START + 2) == set()
     assert judged(partitions, START + 3) == ({0, 1, 2}, set())
 
 
@@ -123,7 +123,7 @@ NOBODY = ("run_unclaimed", "call_unserved", "call_unstarted")
 
 def applied(partitions, now, partition=1, reached=STORED):
     """Which of these rules are applied to a partition, and whether all others are."""
-    partitions.stored(reached, now)
+    partitions.note_stored(reached, now)
     (limits,) = [one for one, some in partitions.judged(LIMITS, now).items() if partition in some]
     on = {name for name in TimeLimits.__slots__ if getattr(limits, name) == getattr(LIMITS, name)}
     return on & set(NOBODY), on | set(NOBODY) == set(TimeLimits.__slots__)
@@ -171,6 +171,6 @@ def test_a_partition_whose_effects_are_held_is_not_judged():
     partitions = running()
     look(partitions, START)
     assert judged(partitions, START + 1, {0: 5, 2: 5}) == ({0, 2}, set())
-    partitions.stored({0: 0, 2: 0}, START + 2)
-    partitions.looked({0: 0, 1: 0, 2: 0}, START + 2)
+    partitions.note_stored({0: 0, 2: 0}, START + 2)
+    partitions.note_ends({0: 0, 1: 0, 2: 0}, START + 2)
     assert judged(partitions, START + 3, {0: 0, 2: 0}) == ({0, 2}, set())

@@ -98,7 +98,7 @@ def mirrored(draft: Draft, frame: LLMMirrorFrame) -> None:
     if frame.mirror is not None or not frame.react:
         runs.drop_pending(draft)
     if frame.mirror is None and draft.terms.mirror is not None:
-        _leave_out_what_is_in_the_air(draft)
+        _drop_open_text(draft)
     _set(draft, "mirror", frame.mirror)
     _set(draft, "recording", not frame.react)
     if frame.mirror is not None:
@@ -174,7 +174,7 @@ def _replace_history(draft: Draft, messages: Iterable[Message]) -> None:
     _write(draft, messages)
 
 
-def _leave_out_what_is_in_the_air(draft: Draft) -> None:
+def _drop_open_text(draft: Draft) -> None:
     if draft.turn is not None:
         draft.turn = replace(draft.turn, words=None)
     response = draft.speech.response

@@ -49,11 +49,11 @@ def stopped(draft: Draft, frame: UserStoppedSpeakingFrame) -> Reason | None:
     words_are_complete = turn.words is not None and not turn.interim_pending
     if words_are_complete or not turn.speaking:
         _close(draft, turn)
-        _pay_turn_debt(draft)
+        _request_deferred_run(draft)
         return None
     draft.turn = replace(turn, speaking=False, stopped_version=draft.version)
     if not turn.interim_pending:
-        _pay_turn_debt(draft)
+        _request_deferred_run(draft)
     return None
 
 
@@ -118,8 +118,8 @@ def _close(draft: Draft, turn: Turn) -> None:
         _say(draft, turn.words, turn.second_input)
 
 
-def _pay_turn_debt(draft: Draft) -> None:
-    """No word was heard and none is pending: the stop itself requests the deferred run (R4.1)."""
+def _request_deferred_run(draft: Draft) -> None:
+    """Request the run that was deferred to the stop of a turn in which no word was heard and none is pending (R4.1)."""
     if draft.runs.owed_to_turn:
         draft.runs = replace(draft.runs, owed_to_turn=False)
         runs.request_by_rule(draft)

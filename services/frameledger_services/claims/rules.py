@@ -30,11 +30,11 @@ def alive(worker: str) -> str:
 ME = f"me AS (SELECT * FROM workers WHERE workers.worker_id = %(worker_id)s AND {alive('workers')})"
 
 # A context's settings may hold escapes of NUL and of lone surrogates, with which `->>` fails.
-_READABLE = r"(?<!\\)((?:\\\\)*)\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})"
+_UNREADABLE_ESCAPE = r"(?<!\\)((?:\\\\)*)\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})"
 
 MODEL = rf"""
     regexp_replace(
-        setting_at(claimable.context_id, 'settings', claimable.version)::text, '{_READABLE}', '\1?', 'g'
+        setting_at(claimable.context_id, 'settings', claimable.version)::text, '{_UNREADABLE_ESCAPE}', '\1?', 'g'
     )::json ->> 'model'
 """
 """The model that the settings of a run name, NULL if they name none."""

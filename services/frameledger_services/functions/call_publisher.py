@@ -65,8 +65,8 @@ class CallPublisher:
     async def publish_by(
         self, causation_id: UUID | str | None, *frames: AnyFrame, refusals: int | None = None
     ) -> None:
-        """As `work.until_taken`, without waiting for the start."""
-        await work.until_taken(
+        """As `work.publish_until_accepted`, without waiting for the start."""
+        await work.publish_until_accepted(
             partial(
                 self._state.leased.publish, self._state.call.context_id, *frames, causation_id=causation_id
             ),

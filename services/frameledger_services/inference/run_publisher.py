@@ -32,7 +32,7 @@ class RunPublisher:
         accepted, and `LeaseLostError`."""
         # Also if it fails: the frames may arrive.
         self.if_released = "release"
-        await work.until_taken(
+        await work.publish_until_accepted(
             partial(self._publisher.publish, context_id, *frames, causation_id=self._run.causation_id),
             on_refused=self._refused,
             on_outage=self._not_published,

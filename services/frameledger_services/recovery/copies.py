@@ -60,7 +60,7 @@ class Published:
     """The positions of the published copies, the frames without one, and the copies that erase a conversation."""
 
     places: Sequence[LogPosition]
-    left: int
+    undecodable: int
     """Number of frames whose bytes could not be decoded."""
     too_large: Sequence[TooLarge]
     erasures: Sequence[RepublishedErasure] = ()

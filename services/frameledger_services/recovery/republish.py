@@ -31,7 +31,7 @@ from frameledger_services.recovery.copies import (
     publish_copies,
 )
 from frameledger_services.recovery.diagnosis import PartitionFinding, gaps, generation_at, spans
-from frameledger_services.recovery.since_loss import Reads, erased_since, said_before
+from frameledger_services.recovery.since_loss import Reads, erased_since, to_publish_again
 from frameledger_services.store import lost_frames, recovery
 from frameledger_services.store.lost_frames import LostFrame, LostRange
 from frameledger_services.store.recovery import RecoveryReceipt, Republication
@@ -45,13 +45,13 @@ NAMED = 100
 
 @dataclass(frozen=True, slots=True)
 class Republished:
-    """The result of `republish`. `left` frames have bytes that this release cannot decode, nor would a projector.
+    """The result of `republish`. `undecodable` frames have bytes that this release cannot decode, nor can a projector.
 
     `too_large` frames are still to be republished: the topic accepts no copy. The first of them are `named`.
     """
 
     frames: int
-    left: int = 0
+    undecodable: int = 0
     too_large: int = 0
     named: tuple[TooLarge, ...] = ()
 
@@ -105,7 +105,7 @@ async def republish(
         of_it = [one for one in receipts if one.partition == partition]
         generations = spans(of_it, max(one.generation for one in of_it))
         generation = partial(generation_at, generations)
-        again = await said_before(reads, partition, since[partition], erasures, generation)
+        again = await to_publish_again(reads, partition, since[partition], erasures, generation)
         progress.add_again(await publish(again))
     await failpoint("before noting")
     if republished := [one for one in due if one not in progress.unfinished]:
@@ -123,7 +123,7 @@ async def republish(
             ],
         )
     await failpoint("after noting")
-    return Republished(progress.frames, progress.left, progress.too_large, tuple(progress.named))
+    return Republished(progress.frames, progress.undecodable, progress.too_large, tuple(progress.named))
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ class _Progress:
     through: dict[int, int] = field(default_factory=dict)
     unfinished: set[int] = field(default_factory=set)
     erasures: dict[int, list[RepublishedErasure]] = field(default_factory=dict)
-    left: int = 0
+    undecodable: int = 0
     too_large: int = 0
     named: list[TooLarge] = field(default_factory=list)
 
@@ -148,7 +148,7 @@ class _Progress:
         self.add_again(published.places)
         for erasure in published.erasures:
             self.erasures.setdefault(erasure.place.partition, []).append(erasure)
-        self.left += published.left
+        self.undecodable += published.undecodable
         self.too_large += len(published.too_large)
         self.unfinished |= {one.partition for one in published.too_large}
         self.named += published.too_large[: NAMED - len(self.named)]

@@ -40,7 +40,7 @@ async def erased_since(connection: Connection, reads: Reads, partition: int, fir
     return {context_id for context_id, frame_id in erasures if (context_id, frame_id) not in known}
 
 
-async def said_before(
+async def to_publish_again(
     reads: Reads,
     partition: int,
     first: int,

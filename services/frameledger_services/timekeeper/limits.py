@@ -88,5 +88,5 @@ class TimeLimits:
         )
 
 
-def _since(answers_secs: float, limit: float | None) -> float | None:
-    return None if limit is None or answers_secs < limit else limit
+def _since(elapsed_secs: float, limit: float | None) -> float | None:
+    return None if limit is None or elapsed_secs < limit else limit

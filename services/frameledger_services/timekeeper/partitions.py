@@ -40,7 +40,7 @@ class Partitions:
         self._back_since: dict[int, float] = {}
         """When each partition came back that had been away without others."""
 
-    def stored(self, reached: Mapping[int, int], now: float) -> None:
+    def note_stored(self, reached: Mapping[int, int], now: float) -> None:
         """Note the next offset of each partition whose effects are not held."""
         self._reached = reached
         self._released_since = {one: self._released_since.get(one, now) for one in reached}
@@ -58,7 +58,7 @@ class Partitions:
                 found.setdefault(ours, []).append(partition)
         return found
 
-    def looked(self, answers: Mapping[int, int], now: float, hidden: Container[int] = ()) -> set[int]:
+    def note_ends(self, answers: Mapping[int, int], now: float, hidden: Container[int] = ()) -> set[int]:
         """Note the end offsets that a check of the logs returned. Returns the partitions that did not answer it, but
         answered the one before. The newest records of `hidden` partitions cannot be read, so these are not judged."""
         # A log that is shorter than what is stored of it has lost records, or its topic was recreated: no projector
@@ -72,6 +72,6 @@ class Partitions:
         self.ends = {one: answers[one] for one in self._reached if one in answers and one not in hidden}
         return lost
 
-    def outage(self) -> None:
+    def note_outage(self) -> None:
         """Note that no partition answers."""
         self.ends, self._answers_since = {}, None

@@ -157,7 +157,7 @@ class Timekeeper:
                     backoff.reset()
                 except transient.BROKER as error:
                     # Published frames may be on the log, but its end offsets are unknown.
-                    self._partitions.outage()
+                    self._partitions.note_outage()
                     pause = backoff.next()
                     _log.warning("timekeeper.retrying_broker", reason=transient.reason(error), again_in=pause)
                     not_before = loop.time() + pause
@@ -175,7 +175,7 @@ class Timekeeper:
             self._purged_at = now
         reached = await projections.next_offsets(self._connection, self._log.topic)
         now = loop.time()
-        self._partitions.stored(reached, now)
+        self._partitions.note_stored(reached, now)
         # Also while nothing changes: then it shows the records that projectors do not store.
         self._metrics.saw(self._partitions.ends, reached)
         settlements: list[Settlement] = []
@@ -187,5 +187,5 @@ class Timekeeper:
             await self._log.publish(settlements)
             await self._failpoint("after publish")
         answers = await self._log.ends(self._partitions.known)
-        for partition in self._partitions.looked(answers, loop.time(), self._log.hidden):
+        for partition in self._partitions.note_ends(answers, loop.time(), self._log.hidden):
             _log.warning("timekeeper.partition_away", partition=partition)

@@ -8,7 +8,7 @@ from frameledger_services.work.background import BackgroundService
 from frameledger_services.work.job import Ending, Job, Perform, Session, StopReason, stronger
 from frameledger_services.work.kinds import CALLS, RUNS, JobKind
 from frameledger_services.work.lease import Lease, LeaseLostError
-from frameledger_services.work.publisher import WorkerPublisher, until_taken
+from frameledger_services.work.publisher import WorkerPublisher, publish_until_accepted
 from frameledger_services.work.worker import Worker
 
 __all__ = [
@@ -25,6 +25,6 @@ __all__ = [
     "StopReason",
     "Worker",
     "WorkerPublisher",
+    "publish_until_accepted",
     "stronger",
-    "until_taken",
 ]

@@ -62,7 +62,7 @@ class WorkerPublisher:
             return await self._producer.publish(self._topic, records, within=within)
 
 
-async def until_taken(
+async def publish_until_accepted(
     publish: Callable[[], Awaitable[object]],
     *,
     on_refused: Callable[[Exception], None],

@@ -123,10 +123,10 @@ def _messages(difference: Mapping[str, Any]) -> Iterator[_Row]:
     for _, position, sign, entry in sorted(entries, key=lambda one: one[:2]):
         if sign == "~":
             (who, old), (_, new) = map(format_message.speaker_and_text, (entry["before"], entry["after"]))
-            yield _Row(sign, str(position), who, text_diff.changed(_much(old), _much(new)))
+            yield _Row(sign, str(position), who, text_diff.changed(_clipped(old), _clipped(new)))
         else:
             who, text = format_message.speaker_and_text(entry["message"])
-            yield _Row(sign, str(position), who, [(_much(text), "removed" if sign == "-" else "added")])
+            yield _Row(sign, str(position), who, [(_clipped(text), "removed" if sign == "-" else "added")])
 
 
 def _terms(terms: Mapping[str, Mapping[str, Any]]) -> Iterator[_Row]:
@@ -185,11 +185,15 @@ def _print(page: Page, row: _Row) -> None:
         head = [(" " * indent, "")]
 
 
-def _much(text: str) -> str:
-    return text if len(text) <= _MUCH else f"{text[:_MUCH]}... ({len(text) - _MUCH:,} characters more)"
+def _clipped(text: str) -> str:
+    return (
+        text
+        if len(text) <= _MOST_CHARACTERS
+        else f"{text[:_MOST_CHARACTERS]}... ({len(text) - _MOST_CHARACTERS:,} characters more)"
+    )
 
 
-_MUCH = 10_000
+_MOST_CHARACTERS = 10_000
 """Maximum characters of a message that are compared and shown."""
 
 

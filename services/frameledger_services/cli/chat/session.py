@@ -67,7 +67,7 @@ class ChatSession:
     """The version of the newest frame received."""
 
     ended: bool = False
-    cutting: bool = False
+    interrupting: bool = False
     """Whether Ctrl-C was pressed and the interruption frame has not been received yet. Text before that frame on the
     log is not printed, because the frame reports it as unheard."""
 
@@ -101,11 +101,11 @@ class ChatSession:
                 case CtrlC():
                     if not self.answering:
                         return
-                    await self._cut_in()
+                    await self._interrupt()
                 case StoredFrame():
-                    self._took(event)
+                    self._received(event)
             if self.stale and self.events.empty():
-                await self._look()
+                await self._check_answer()
 
     async def _entered(self, line: str) -> None:
         if self.shown:
@@ -150,17 +150,17 @@ class ChatSession:
         )
         return started
 
-    async def _cut_in(self) -> None:
+    async def _interrupt(self) -> None:
         self.unanswered = False
-        self.cutting = True
+        self.interrupting = True
         heard = self.page.heard.strip() or None
         await self.client.publish(self.context_id, InterruptionFrame(heard_text=heard), wait=True)
 
-    def _took(self, stored: StoredFrame) -> None:
+    def _received(self, stored: StoredFrame) -> None:
         frame, self.version = stored.frame, stored.version
         if isinstance(frame, InterruptionFrame):
-            self.cutting = False
-        if self.cutting and isinstance(frame, TextFrame):
+            self.interrupting = False
+        if self.interrupting and isinstance(frame, TextFrame):
             return
         if stored.outcome != "applied":
             return
@@ -189,7 +189,7 @@ class ChatSession:
                 self.announced.discard(call)
                 self.page.waits(call, name, "the client")
 
-    async def _look(self) -> None:
+    async def _check_answer(self) -> None:
         """Check whether the answer is complete, and then process the lines typed meanwhile."""
         if self.announced:
             await self._tell_of_client_calls()

@@ -104,9 +104,10 @@ def show_done(examined: Examination, generation: int | None, republished: Republ
     missing = sum(one.missing for one in examined.findings)
     if missing:
         typer.echo(f"Offsets that stay missing: {missing:,}. The table `recoveries` lists them.")
-    if republished.left:
+    if republished.undecodable:
         typer.echo(
-            f"Not published again, because this release cannot read their bytes: {plural(republished.left, 'frame')}.",
+            "Not published again, because this release cannot read their bytes: "
+            f"{plural(republished.undecodable, 'frame')}.",
             err=True,
         )
 
@@ -158,7 +159,7 @@ def done_as_json(republished: Republished) -> dict[str, Any]:
     """Returns the republished frames as JSON. Fields are added, never renamed."""
     return {
         "put_back": republished.frames,
-        "left": republished.left,
+        "left": republished.undecodable,
         "too_large": republished.too_large,
         "not_put_back": [
             {

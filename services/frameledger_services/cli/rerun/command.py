@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from frameledger_services.cli.rerun import report, work
-from frameledger_services.cli.rerun.desk import RerunOptions
+from frameledger_services.cli.rerun.session import RerunOptions
 from frameledger_services.cli.terminal import backend, moment, options
 from frameledger_services.forks import prices
 from frameledger_services.forks.rerun_model import Changes

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from frameledger_services.cli.rerun import render, report, to_json
-from frameledger_services.cli.rerun.desk import Desk, RerunOptions, desk_with
+from frameledger_services.cli.rerun.session import RerunOptions, RerunSession, rerun_session
 from frameledger_services.cli.terminal import moment, output
 from frameledger_services.cli.terminal.whole_file import writable
 from frameledger_services.client import ForkRefusedError
@@ -24,9 +24,9 @@ from frameledger_services.store.contexts import NoSuchContextError, NoSuchVersio
 
 async def rerun_one(options: RerunOptions, context_id: str, at: moment.At | None, as_json: bool) -> bool:
     """Rerun a version, by default the one that the newest run read. Returns whether all answers are equal."""
-    async with desk_with(options) as desk:
-        version = await desk.connections.read(_version, context_id, at)
-        comparison = await desk.rerun(batch.RunAt(context_id, version))
+    async with rerun_session(options) as session:
+        version = await session.connections.read(_version, context_id, at)
+        comparison = await session.rerun(batch.RunAt(context_id, version))
     if as_json:
         output.print_json_object(to_json.compared(comparison))
     else:
@@ -62,13 +62,13 @@ async def rerun_all(
                 totals.left_out += 1
                 typer.echo(f"Left out: {result}", err=True)
 
-    async with desk_with(options) as desk:
+    async with rerun_session(options) as session:
         for context_id in context_ids:
             # A mistyped id has no run, so `--check` would pass.
-            await desk.connections.read(moment.find, context_id, None)
+            await session.connections.read(moment.find, context_id, None)
         with writable(path), report.writing(path) as written:
-            runs = batch.answered_runs(desk.connections, context_ids, since)
-            await batch.in_order(runs, partial(_rerun_or_why_not, desk), tell, jobs)
+            runs = batch.answered_runs(session.connections, context_ids, since)
+            await batch.in_order(runs, partial(_rerun_or_why_not, session), tell, jobs)
             written.end(totals)
     if as_json:
         output.print_json_object({"summary": totals.to_json(), "report": str(path)})
@@ -81,10 +81,12 @@ async def rerun_all(
     return totals.same == totals.reruns and not totals.left_out
 
 
-async def _rerun_or_why_not(desk: Desk, run: batch.RunAt) -> ComparedAnswers | ForkRefusedError | None:
+async def _rerun_or_why_not(
+    session: RerunSession, run: batch.RunAt
+) -> ComparedAnswers | ForkRefusedError | None:
     """Returns the reruns of a run, why it has none, or None if its conversation was erased since it was listed."""
     try:
-        return await desk.rerun(run)
+        return await session.rerun(run)
     except (NoSuchContextError, NoSuchVersionError):
         return None
     except ForkRefusedError as refused:

@@ -18,7 +18,7 @@ LONG = 200
 LAST = 40
 """Number of last lines that are shown of a long list."""
 
-MUCH = 600
+MOST_CHARACTERS = 600
 """Maximum characters of a text that are shown."""
 
 # Characters that move the cursor, change colours or turn the writing direction on a terminal.
@@ -56,8 +56,8 @@ def not_shown(count: int, what: str) -> Text:
 
 def text(written: str, style: str = "") -> Text:
     """Returns the text with control characters replaced, truncated if very long."""
-    if len(written) > MUCH:
-        written = f"{written[:MUCH]}... ({len(written) - MUCH:,} characters more)"
+    if len(written) > MOST_CHARACTERS:
+        written = f"{written[:MOST_CHARACTERS]}... ({len(written) - MOST_CHARACTERS:,} characters more)"
     return Text(plain(written), style)
 
 

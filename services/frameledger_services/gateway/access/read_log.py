@@ -15,7 +15,7 @@ from frameledger_services.gateway.access import caller, policy
 from frameledger_services.gateway.raw_paths import path_of
 from frameledger_services.logs import FrequentEvent
 
-VERSIONS = ("version", "at", "from", "to", "after", "before", "era", "limit", "prefix")
+PART_PARAMETERS = ("version", "at", "from", "to", "after", "before", "era", "limit", "prefix")
 """Parameters that say which part was read. The text of a search is left out: it may quote a conversation."""
 
 _TRACEPARENT = record_headers.TRACEPARENT.encode()
@@ -93,7 +93,7 @@ def _part(query: bytes, last_event_id: bytes | None) -> dict[str, str]:
     part: dict[str, str] = {}
     if query:
         parameters = QueryParams(query)
-        part = {name: parameters[name] for name in VERSIONS if name in parameters}
+        part = {name: parameters[name] for name in PART_PARAMETERS if name in parameters}
     if last_event_id is not None:
         part["after"] = last_event_id.decode("latin-1")
     return part

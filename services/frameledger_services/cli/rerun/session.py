@@ -33,8 +33,8 @@ class RerunOptions:
     prices: prices.Prices | None
 
 
-class Desk:
-    """The resources of reruns: a client, database connections, and a client of each provider."""
+class RerunSession:
+    """A client, database connections, and a client of each provider, which its reruns share."""
 
     def __init__(
         self, options: RerunOptions, client: Client, connections: Connections, stack: AsyncExitStack
@@ -67,10 +67,10 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk_with(options: RerunOptions) -> AsyncIterator[Desk]:
-    """Yields a desk, and closes its connections and clients at the end of the block."""
+async def rerun_session(options: RerunOptions) -> AsyncIterator[RerunSession]:
+    """Yields a session, whose connections and clients are closed at the end of the block."""
     async with AsyncExitStack() as stack:
         connections = Connections(options.settings)
         stack.push_async_callback(connections.close)
         client = await stack.enter_async_context(Client(options.settings, source=SOURCE))
-        yield Desk(options, client, connections, stack)
+        yield RerunSession(options, client, connections, stack)
