@@ -140,6 +140,46 @@ def test_a_function_of_the_client_is_called_in_a_response_and_its_output_goes_on
     assert (unknown.value.param, unknown.value.code) == ("input[1]", "item_not_found")
 
 
+def call_of(response):
+    call = response.output[1]
+    return {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
+
+
+AGAIN = {
+    "references": lambda first: [{"type": "item_reference", "id": first.output[0].id}, call_of(first)],
+    "items": lambda first: [one.model_dump(exclude_none=True) for one in first.output],
+    "texts": lambda first: [{"role": "assistant", "content": first.output_text}, call_of(first)],
+}
+"""What the AI SDK, LangChain and Pydantic AI say that they were told."""
+
+
+@pytest.mark.regression("gateway 120")
+@pytest.mark.parametrize("form", AGAIN)
+def test_a_framework_that_resends_the_history_to_the_conversation_that_it_names_repeats_nothing(stage, form):
+    context_id = f"resp-{form}-again"
+    history = [said("Please paint.")]
+    first = respond(stage, history, tools=[PAINT_HERE], conversation=context_id)
+    call_id = first.output[1].call_id
+    output = {"type": "function_call_output", "call_id": call_id, "output": '{"painted": true}'}
+    history += [*AGAIN[form](first), output]
+    second = respond(stage, history, tools=[PAINT_HERE], conversation=context_id)
+    assert second.output_text == "It is painted."
+    history += [{"role": "assistant", "content": second.output_text}, said("Thanks.")]
+    third = respond(stage, history, tools=[PAINT_HERE], conversation=context_id)
+    assert third.output_text == "You said: Thanks."
+    assert [one["role"] for one in stage.messages(context_id)] == [
+        *("user", "assistant", "assistant", "tool", "assistant", "user", "assistant"),
+    ]
+    assert (stage.eras(context_id), stage.runs(context_id)) == (1, 3)
+
+    # One that is edited takes the place of what was said, as with chat completions.
+    history[-1] = said("No thanks.")
+    respond(stage, history, tools=[PAINT_HERE], conversation=context_id)
+    *before, question, answer = stage.messages(context_id)
+    assert (question["content"], answer["content"]) == ("No thanks.", "You said: No thanks.")
+    assert (stage.eras(context_id), len(before)) == (2, 5)
+
+
 def test_a_call_streams_in_events_as_the_official_client_reads_them(stage):
     with stage.client.responses.stream(model="owl", input="Please paint.", tools=[PAINT_HERE]) as stream:
         events = [one for one in stream if "function_call" in one.type or "output_item" in one.type]

@@ -281,6 +281,31 @@ def test_what_a_client_says_in_the_place_of_a_missing_answer_is_recognised_when_
     assert history.plan([*stored, *held(sorry, MORE)], [HI, sorry, MORE]) == Plan("append", ())
 
 
+@pytest.mark.regression("gateway 120")
+@pytest.mark.parametrize(
+    ("stored", "sent", "has_call", "again"),
+    [
+        ([HI, HELLO], [HI, HELLO, MORE], False, True),
+        ([HI, HELLO, MORE, said("Yes.")], [HI, HELLO, user("Edited")], False, True),
+        ([system("Be brief."), HI, HELLO], [HI, HELLO, MORE], False, True),
+        ([HI, CALL, RESULT], [HI], True, True),
+        # What is new may be the same words again, and what an assistant says may be new.
+        ([HI, HELLO], [HI], False, False),
+        ([HI, HELLO], [HI, MORE], False, False),
+        ([HI, HELLO], [HELLO, MORE], False, False),
+        ([HI, HELLO], [MORE, said("Yes."), MORE], False, False),
+        ([HI, HELLO], [HI, said("Yes."), MORE], False, False),
+        ([HI, CALL, RESULT], [], True, False),
+        ([HI, CALL, RESULT], [MORE], True, False),
+        ([], [HI, HELLO, MORE], False, False),
+    ],
+)
+def test_what_begins_with_the_first_question_and_what_was_answered_is_sent_again(
+    stored, sent, has_call, again
+):
+    assert history.is_sent_again(held(*stored), sent, has_call=has_call) is again
+
+
 @pytest.mark.parametrize(
     ("stored", "sent", "nothing"),
     [

@@ -46,7 +46,7 @@ def made(*call_ids):
 
 def test_text_is_a_message_of_the_user():
     assert read("Hi").messages == ({"role": "user", "content": "Hi"},)
-    assert read("Hi").is_only_new
+    assert read("Hi").is_only_new is None
 
 
 def test_items_are_messages_as_chat_completions_have_them():

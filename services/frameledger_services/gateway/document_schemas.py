@@ -205,7 +205,7 @@ SCHEMAS = {
         "properties": {
             "input": {
                 "description": "What is new: text, or items (message, function_call, function_call_output, "
-                "item_reference).",
+                "item_reference). Items that begin as the conversation does are the whole history, sent again.",
                 "type": ["string", "array"],
                 "items": {"type": "object"},
             },

@@ -208,9 +208,14 @@ class Asking:
 
     def _plan(self, held: Sequence[Held], calls: CallsById) -> Plan:
         sent, stored = self._chat_request.messages, [one.message for one in held]
-        if self._chat_request.is_only_new:
-            return Plan("append", tuple(client_answers.rest(sent, calls)))
-        plan = history.plan(held, client_answers.rest(sent, calls))
+        rest = client_answers.rest(sent, calls)
+        is_only_new = self._chat_request.is_only_new
+        if is_only_new is None:
+            has_call = client_answers.are_made(sent, calls)
+            is_only_new = not history.is_sent_again(held, rest, has_call=has_call)
+        if is_only_new:
+            return Plan("append", tuple(rest))
+        plan = history.plan(held, rest)
         if not calls:
             return plan
         if plan.kind == "replace":

@@ -65,6 +65,16 @@ def plan(held: Sequence[Held], sent: Sequence[JsonObject]) -> Plan:
     return _comparison(held, seen_messages.turns(sent)).result()
 
 
+def is_sent_again(held: Sequence[Held], sent: Sequence[JsonObject], *, has_call: bool) -> bool:
+    """Returns whether the sent messages begin as the conversation does: with its first question, and the words that
+    answered it. `has_call` says that the client also sends a call of the conversation, which may be all of the
+    answer."""
+    comparison = _comparison(held, seen_messages.turns(sent))
+    comparison.match()
+    matched = {turn.kind for turn in comparison.turns[: comparison.turn]}
+    return "user" in matched and (has_call or "assistant" in matched)
+
+
 def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> bool:
     """Returns whether the conversation has messages of users, and none of them is among the sent ones."""
     user_messages = {key(one.message) for one in held if one.message.get("role") == "user"}
@@ -102,7 +112,7 @@ class _Comparison:
     """The instruction, if it has changed."""
 
     def result(self) -> Plan:
-        self._match()
+        self.match()
         rest = [message for turn in self.turns[self.turn :] for message in turn.messages]
         behind = self.said_words.behind_unsent(self.at) if rest else self.at
         if behind > self.at and not self._is_recognised_with(rest):
@@ -113,7 +123,7 @@ class _Comparison:
         remaining = (self.changed.get(i, self.held[i].message) for i in range(begin, max(begin, self.kept)))
         return Plan("replace", (*(self.head or ()), *(one for one in remaining if one is not None), *rest))
 
-    def _match(self) -> None:
+    def match(self) -> None:
         """Match the turns up to the first that is not held."""
         self._instruction()
         while self.turn < len(self.turns) and self._step():
@@ -125,7 +135,7 @@ class _Comparison:
     def _is_recognised_with(self, rest: Sequence[JsonObject]) -> bool:
         """Returns whether the same history would match completely if it was sent again after the rest was appended."""
         later = _comparison([*self.held, *map(Held, rest)], self.turns)
-        later._match()
+        later.match()
         return later.turn == len(later.turns) and not later._has_seen_behind(later.at)
 
     def _instruction(self) -> None:

@@ -91,8 +91,9 @@ class CompletionRequest:
     tools: tuple[dict[str, Any], ...]
     """The client's own functions, in the form of the log."""
 
-    is_only_new: bool
-    """Whether the messages are only new ones, and not the whole history."""
+    is_only_new: bool | None
+    """Whether the messages are only new ones, and not the whole history. None: unless they begin as the conversation
+    does (`history.is_sent_again`)."""
 
     stream: bool
     include_usage: bool

@@ -92,7 +92,8 @@ MOST_VALUE = 512
 
 @dataclass(frozen=True, slots=True)
 class ResponseRequest(CompletionRequest):
-    """The parameters of a request for a response. `messages` are only the new ones, unless `is_only_new` is false."""
+    """The parameters of a request for a response. `messages` are only the new ones, unless `is_only_new` is false, or a
+    client sends the history again, as frameworks do."""
 
     previous_response_id: str | None
     metadata: Mapping[str, str]
@@ -166,7 +167,7 @@ def read(body: Body, stored: Mapping[str, Mapping[str, Any]] = items.NOTHING) ->
         passed_on=_passed_on(parameters),
         conversation=_conversation(parameters.get("conversation")),
         tools=_tools(parameters.get("tools", [])),
-        is_only_new=True,
+        is_only_new=None,
         stream=_flag(parameters, "stream"),
         include_usage=True,
         sha256=body.sha256,
