@@ -11,9 +11,13 @@ from tests.support.batches import Log, Projecting, histories_interleaved, projec
 from tests.support.databases import made, until_somebody_waits
 from tests.support.tiers import long
 from tests.support.transferring import exported, imported, killed_while_importing, random_log
+from typer.testing import CliRunner
 
 from frameledger import record
+from frameledger.evolve import evolve
 from frameledger_services.audit.verify import verify
+from frameledger_services.cli import application
+from frameledger_services.projector import batch_fold, refold
 from frameledger_services.store import binary_copy, frame_pages
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.transfer import import_folding, importing
@@ -333,6 +337,77 @@ def test_a_large_batch_that_begins_the_conversation_waits_for_the_import_and_goe
     assert asyncio.run(run()).conversations == 2
     assert len(heads(other)) == 2 + 100
     assert heads(other)["b"][0] == heads(database)["b"][0] + 1
+    assert differences(other) == {}
+
+
+@pytest.mark.regression("fault 261")
+def test_two_imports_of_one_file_at_once_both_end_well(database, other):
+    log, _ = random_log(range(4))
+    project(database, log.records)
+    lines = exported(database).splitlines(keepends=True)
+    seconds: list[asyncio.Task[importing.Imported]] = []
+
+    async def run():
+        async with (
+            await AsyncConnection.connect(other, autocommit=True) as connection,
+            await AsyncConnection.connect(other, autocommit=True) as another,
+        ):
+            binary_copy.prepare(connection)
+            binary_copy.prepare(another)
+
+            async def begin(passed):
+                if passed == "after page" and not seconds:
+                    writing = importing.write(another, lines, lambda _: None)
+                    seconds.append(asyncio.create_task(writing))
+                    await until_somebody_waits(other)
+
+            return await importing.write(connection, lines, lambda _: None, begin), await seconds[0]
+
+    done = asyncio.run(run())
+    assert sum(one.conversations for one in done) == len(heads(database))
+    assert [one.conversations + one.there_already for one in done] == [len(heads(database))] * 2
+    assert differences(other) == {}
+
+
+def never_folds_the_bad_frame(state, frame, moment):
+    if getattr(frame, "text", None) == "bad":
+        raise KeyError("no such thing")
+    return evolve(state, frame, moment)
+
+
+@pytest.mark.regression("fault 262")
+@pytest.mark.parametrize("page", [1, 500])
+def test_a_parked_conversation_that_cannot_be_folded_is_left_out_and_named(
+    database, other, monkeypatch, tmp_path, page
+):
+    monkeypatch.setattr(importing, "PAGE_FRAMES", page)
+    monkeypatch.setattr(batch_fold, "evolve", never_folds_the_bad_frame)
+    monkeypatch.setattr(refold, "evolve", never_folds_the_bad_frame)
+    log = Log()
+    for context_id in ("a", "b", "c"):
+        for words in ("one", "bad" if context_id == "b" else "two", "three"):
+            log.add(context_id, json.dumps({"type": "TranscriptionFrame", "text": words}).encode())
+    project(database, log.records)
+    path = tmp_path / "all.jsonl"
+    path.write_bytes(exported(database))
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", other)
+    command = ["import", str(path), "--json"]
+    for there_already in (0, 2):
+        told = CliRunner().invoke(application(), command)
+        # Whoever restores by a script notices that one is missing.
+        assert told.exit_code == 1, told.output
+        done = json.loads(told.stdout)
+        assert (done["conversations"], done["there_already"]) == (2 - there_already, there_already)
+        assert done["left_out"] == ["b"]
+        assert told.stderr == (
+            "b was left out: it was parked when it was exported, and version 2 cannot be folded: "
+            "KeyError: 'no such thing'.\n"
+        )
+        assert heads(other).keys() == {"a", "c"}
+    monkeypatch.setattr(refold, "evolve", evolve)
+    told = CliRunner().invoke(application(), command)
+    assert told.exit_code == 0, told.output
+    assert heads(other).keys() == {"a", "b", "c"}
     assert differences(other) == {}
 
 

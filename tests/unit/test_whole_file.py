@@ -113,6 +113,20 @@ def test_a_link_goes_on_to_lead_to_the_report_of_reruns_that_is_written(tmp_path
     assert [one.name for one in (tmp_path / "data").iterdir()] == ["report.json"]
 
 
+@pytest.mark.regression("fault 263")
+def test_a_report_that_two_commands_write_at_once_is_whole_after_each(tmp_path):
+    path = tmp_path / "report.json"
+    first, second = report.writing(path), report.writing(path)
+    with second as longer:
+        longer.add({"version": 1})
+        with first as shorter:
+            shorter.end(Summary())
+        assert json.loads(path.read_text())["runs"] == []
+        longer.end(Summary())
+    assert json.loads(path.read_text())["runs"] == [{"version": 1}]
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.regression("fault 238")
 def test_a_file_that_two_commands_write_at_once_is_whole_after_each(tmp_path):
     path = tmp_path / "heads.jsonl"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 from psycopg.adapt import Dumper
-from psycopg.pq import Format
+from psycopg.pq import Format, TransactionStatus
 from sqlalchemy import BigInteger, Boolean, DateTime, Double, Integer, LargeBinary, Table, Text
 from sqlalchemy.dialects.postgresql import JSON, UUID
 
@@ -51,13 +52,20 @@ async def copy_in(
 ) -> None:
     """Insert rows, given as values in the order of `columns`; JSON as bytes of its text.
 
-    One statement, in the caller's transaction. Raises psycopg's errors; `UniqueViolation` for a row that exists.
+    One statement, in the caller's transaction. Raises psycopg's errors; `UniqueViolation` for a row that exists. If it
+    is cancelled, it may close the connection.
     """
     statement, types = _statement(table, tuple(columns))
-    async with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.set_types(types)
-        for row in rows:
-            await copy.write_row(row)
+    try:
+        async with connection.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types(types)
+            for row in rows:
+                await copy.write_row(row)
+    except asyncio.CancelledError:
+        if connection.info.transaction_status == TransactionStatus.ACTIVE:
+            # Cancelled while the statement began, it still waits for rows: no rollback can be sent.
+            await connection.close()
+        raise
 
 
 @lru_cache(maxsize=256)

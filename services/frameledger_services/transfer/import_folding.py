@@ -4,8 +4,8 @@ The id of a frame that was published without one is derived from its place on th
 of this database another record may get that place, and would count as a repetition. So such a frame gets a new id,
 derived from its old one, and frames that name it as their cause name the new id.
 
-A parked frame is folded if this release can fold it; otherwise the conversation is refused, like any other that cannot
-be folded. A frame of an unknown type stays unknown.
+A parked frame is folded if this release can fold it; otherwise its conversation is left out of the import. A frame of
+an unknown type stays unknown.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class ImportFolding:
         self._header = header
         self._refold = Refold(Head.new(ContextId(header.context_id)))
         self.refolded: list[int] = []
+        self.unfoldable: str | None = None
+        """Why this release cannot fold the conversation, which was parked when it was exported."""
 
     @property
     def head(self) -> Head:
@@ -49,16 +51,20 @@ class ImportFolding:
         return is_open(self.head.state)
 
     def fold(self, page: Sequence[FrameLine]) -> FoldedPiece:
-        """Fold some frames. Raises `BadFileError` for a frame that cannot be folded."""
+        """Fold some frames, up to a parked one that cannot be folded: see `unfoldable`. Raises `BadFileError` for any
+        other one that cannot."""
         last = self.head.last_at
         stored = [_stored(one) for one in page]
         try:
             piece = self._refold.fold(stored)
         except UnfoldableFrameError as error:
-            raise BadFileError(
-                _line_of(page, error.version), f"{self._header.context_id!r}: {error}"
-            ) from error
-        for line, derived, own_id in zip(page, piece.derived, piece.own_ids, strict=True):
+            at = next((one for one in page if one.version == error.version), page[0])
+            if at.outcome != "parked":
+                raise BadFileError(at.line, f"{self._header.context_id!r}: {error}") from error
+            self.unfoldable, piece = str(error), error.piece
+        for line, derived, own_id in zip(
+            page[: len(piece.derived)], piece.derived, piece.own_ids, strict=True
+        ):
             if own_id is not None and frame_uuid(own_id) != line.frame_id:
                 raise BadFileError(
                     line.line, f"the payload has the id {own_id!r}, and the line {line.frame_id}"
@@ -162,7 +168,3 @@ def _stored(line: FrameLine) -> StoredFrameRow:
         run_id=None,
         tool_call_id=None,
     )
-
-
-def _line_of(page: Sequence[FrameLine], version: int) -> int:
-    return next((one.line for one in page if one.version == version), page[0].line)

@@ -4,7 +4,11 @@ First the whole file is checked (`check`): seals, hash chains, that every frame 
 Then the conversations are written (`write`), each in one transaction. If the process dies in between, only some of them
 are imported. The same import can be run again: it skips conversations that are here already, also if they have
 continued since, and imports the rest. If a projector begins a conversation with the same id meanwhile, the transaction
-fails, the import is refused, and that conversation is kept.
+fails, the import is refused, and that conversation is kept. One that another import of the same file has written
+meanwhile is skipped, too.
+
+A conversation is left out if it was parked where it was exported, and this release cannot fold the frame for which it
+was: one bad frame does not make a file useless.
 
 An import has no effects and leaves no open work: if a run, a call, a turn or speech is open at the end of the file, an
 `EndFrame` is added as one more version. It settles everything by rule R1.6, and the next frame with content reopens the
@@ -17,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from psycopg import errors
 
@@ -57,6 +61,9 @@ class Checked:
     refolded: tuple[int, ...]
     """The first few versions whose outcome by the rules of this release differs from the one in the file."""
 
+    unfoldable: str | None
+    """Why it is left out: it was parked where it was exported, and this release cannot fold it either."""
+
 
 @dataclass(slots=True)
 class Imported:
@@ -68,6 +75,9 @@ class Imported:
     ended: int = 0
     """Conversations with open work: an `EndFrame` was added."""
 
+    left_out: list[str] = field(default_factory=list)
+    """The ids of parked conversations that this release cannot fold."""
+
 
 Report = Callable[[int], None]
 """Called with the number of frames done since the last call."""
@@ -78,10 +88,11 @@ async def check(file_lines: Iterable[bytes], report: Report) -> AsyncIterator[Ch
     for header, pages in _conversations(file_lines):
         folding = ImportFolding(header)
         for page in pages:
-            folding.fold(page)
+            if folding.unfoldable is None:
+                folding.fold(page)
             report(len(page))
             await _let_cancel()
-        yield Checked(header, folding.is_left_open, tuple(folding.refolded))
+        yield Checked(header, folding.is_left_open, tuple(folding.refolded), folding.unfoldable)
 
 
 async def check_free(connection: Connection, checked: AsyncIterator[Checked]) -> Imported:
@@ -103,20 +114,26 @@ async def write(
     file_lines: Iterable[bytes],
     report: Report,
     failpoint: Failpoint = failpoints.none,
+    *,
+    left_out: Sequence[str] = (),
 ) -> Imported:
-    """Import the conversations of a checked file; those that are here already are skipped.
+    """Import the conversations of a checked file, except those that `check_free` left out; those that are here already
+    are skipped.
 
     Raises `ImportRefusedError` if another conversation has the id by now, and `BadFileError`: the conversations before
     it are imported then, and nothing of this one.
     """
     imported = Imported()
+    omitted = frozenset(left_out)
     for header, pages in _conversations(file_lines):
         [stored] = await transfer.presence(connection, [(header.context_id, header.version)])
         if _is_there(stored, header):
             imported.there_already += 1
-            for page in pages:
-                report(len(page))
-                await _let_cancel()
+            await _pass_over(pages, report)
+            continue
+        if header.context_id in omitted:
+            imported.left_out.append(header.context_id)
+            await _pass_over(pages, report)
             continue
         try:
             async with connection.transaction():
@@ -130,7 +147,13 @@ async def write(
         except errors.UniqueViolation as error:
             if error.diag.constraint_name == "frames_frame_id_key":
                 raise BadFileError(header.line, f"{header.context_id!r} has two frames of one id") from error
-            raise _begun_meanwhile(header) from error
+            [stored] = await transfer.presence(connection, [(header.context_id, header.version)])
+            if not _is_there(stored, header):
+                raise _begun_meanwhile(header) from error
+            # Another import of the same file was faster.
+            imported.there_already += 1
+            await _pass_over(pages, report)
+            continue
         except errors.DeadlockDetected as error:
             # A batch that erases the conversation and begins it again writes the erasing frame before the head.
             raise _begun_meanwhile(header) from error
@@ -138,6 +161,12 @@ async def write(
         imported.frames += header.version
         await failpoint("after commit")
     return imported
+
+
+async def _pass_over(pages: Iterable[Sequence[FrameLine]], report: Report) -> None:
+    for page in pages:
+        report(len(page))
+        await _let_cancel()
 
 
 async def _let_cancel() -> None:
@@ -187,6 +216,8 @@ async def _check_batch(connection: Connection, batch: Sequence[Checked], to_do: 
     for conversation, stored in zip(batch, await transfer.presence(connection, versions), strict=True):
         if _is_there(stored, conversation.header):
             to_do.there_already += 1
+        elif conversation.unfoldable is not None:
+            to_do.left_out.append(conversation.header.context_id)
         else:
             to_do.conversations += 1
             to_do.frames += conversation.header.version

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, TextIO
 
 from frameledger_services.cli.terminal.whole_file import behind_links, is_device, refuse_folder
@@ -32,16 +33,16 @@ class Report:
 
 @contextmanager
 def writing(path: Path) -> Iterator[Report]:
-    """Yields a report to write. Until it is complete, the file is named `PATH.part`, also after an error. A
-    symbolic link stays: the file that it leads to is written. A pipe or a device is written as it is. Raises
-    OSError."""
+    """Yields a report to write. Until it is complete, also after an error, its name is `PATH`, a random part and
+    `.part`. Of several commands that write the same path, the last to end replaces it. A symbolic link stays: the file
+    that it leads to is written. A pipe or a device is written as it is. Raises OSError."""
     refuse_folder(path)
     if is_device(path):
         with path.open("w", encoding="utf-8", errors="backslashreplace") as device:
             yield Report(device)
         return
     target = behind_links(path)
-    part = target.with_name(f"{target.name}.part")
+    part = target.with_name(f"{target.name}.{token_hex(4)}.part")
     with part.open("w", encoding="utf-8", errors="backslashreplace") as file:
         yield Report(file)
     part.replace(target)

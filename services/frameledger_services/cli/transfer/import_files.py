@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -42,6 +42,9 @@ def import_(
     of its conversations has an id that another conversation uses or that was erased in this database. Each conversation
     is imported in one transaction, so repeating the command after an interruption imports the missing ones.
 
+    A parked conversation is imported if this release can fold its frames. Otherwise it is left out and named, and the
+    command ends with exit code 1.
+
     Nothing is published and no effect starts: in a conversation with open work, an EndFrame is added that closes it.
     The conversation continues with the next frame that is published to it. The imported frames are not on this
     installation's log, so a rebuild of the tables from Kafka does not have them: keep the file. The database user needs
@@ -60,9 +63,18 @@ def import_(
     checked: list[Checked] = []
     with backend.exit_on_error(), readable(file), named_if_damaged(file):
         imported = asyncio.run(_import(Settings.from_env(), file, checked))
+    left_out = [one for one in checked if one.header.context_id in set(imported.left_out)]
+    refolded = [one for one in checked if one.refolded and one not in left_out]
     if as_json:
-        typer.echo(json.dumps(asdict(imported) | {"refolded": [one.header.context_id for one in checked]}))
-        return
+        typer.echo(json.dumps(asdict(imported) | {"refolded": [one.header.context_id for one in refolded]}))
+    else:
+        _print(imported, refolded)
+    if left_out:
+        _name(left_out)
+        raise typer.Exit(1)
+
+
+def _print(imported: Imported, refolded: Sequence[Checked]) -> None:
     sentence = (
         f"Imported {plural(imported.conversations, 'conversation')}, {plural(imported.frames, 'frame')}."
     )
@@ -71,36 +83,45 @@ def import_(
     if imported.ended:
         sentence += f" {imported.ended:,} had open work, which an EndFrame closed."
     typer.echo(sentence)
-    for conversation in checked[:_FEW]:
+    for conversation in refolded[:_FEW]:
         name = escape.printable(conversation.header.context_id)
         typer.echo(
             f"By the rules of this release {name} differs from the file: "
             f"the outcome of version {conversation.refolded[0]}.",
             err=True,
         )
-    if len(checked) > _FEW:
-        typer.echo(f"... and {len(checked) - _FEW:,} more; --json prints all.", err=True)
+    if len(refolded) > _FEW:
+        typer.echo(f"... and {len(refolded) - _FEW:,} more; --json prints all.", err=True)
 
 
-async def _import(settings: Settings, path: Path, refolded: list[Checked]) -> Imported:
-    """Check and import the file. Appends to `refolded` the conversations that this release folds differently."""
+def _name(left_out: Sequence[Checked]) -> None:
+    for conversation in left_out[:_FEW]:
+        name = escape.printable(conversation.header.context_id)
+        why = escape.printable(conversation.unfoldable or "")
+        typer.echo(f"{name} was left out: it was parked when it was exported, and {why}.", err=True)
+    if len(left_out) > _FEW:
+        typer.echo(f"... and {len(left_out) - _FEW:,} more; --json prints all.", err=True)
+
+
+async def _import(settings: Settings, path: Path, noted: list[Checked]) -> Imported:
+    """Check and import the file. Appends to `noted` the conversations that this release folds differently, or not."""
     with backend.change():
         async with await database.connect(
             settings, "frameledger import", database.UNLIMITED, role="frameledger_projector"
         ) as connection:
             await schema.check(connection)
             binary_copy.prepare(connection)
-            to_do = await _check(connection, path, refolded)
+            to_do = await _check(connection, path, noted)
             with path.open("rb") as file, progress.shown("importing", to_do.frames) as advance:
-                return await importing.write(connection, lines_of(file), advance)
+                return await importing.write(connection, lines_of(file), advance, left_out=to_do.left_out)
 
 
-async def _check(connection: Connection, path: Path, refolded: list[Checked]) -> Imported:
-    async def noted(conversations: AsyncIterator[Checked]) -> AsyncIterator[Checked]:
+async def _check(connection: Connection, path: Path, noted: list[Checked]) -> Imported:
+    async def noting(conversations: AsyncIterator[Checked]) -> AsyncIterator[Checked]:
         async for conversation in conversations:
-            if conversation.refolded:
-                refolded.append(conversation)
+            if conversation.refolded or conversation.unfoldable is not None:
+                noted.append(conversation)
             yield conversation
 
     with path.open("rb") as file, progress.shown("checking") as advance:
-        return await importing.check_free(connection, noted(importing.check(lines_of(file), advance)))
+        return await importing.check_free(connection, noting(importing.check(lines_of(file), advance)))
