@@ -353,6 +353,23 @@ def test_what_is_not_there_is_an_error_of_its_own(use, context_id):
     use(work)
 
 
+@pytest.mark.regression("journey 127")
+@pytest.mark.parametrize("version", [None, "1", 1.5])
+def test_a_version_is_a_whole_number(use, context_id, version):
+    """None is what a page's first request has as its `Last-Event-ID`: behind it nothing would ever come."""
+
+    async def work(client):
+        await client.publish(context_id, append("Hi."), append("More."), wait=True)
+        for frames in (client.frames, client.follow):
+            with pytest.raises(TypeError, match=f"whole number, from 0, and not {version!r}"):
+                await anext(frames(context_id, version))
+        if version is not None:
+            with pytest.raises(TypeError, match=f"whole number, from 0, and not {version!r}"):
+                await client.context(context_id, version)
+
+    use(work)
+
+
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "%2F", "\u00fc \u2028?#&", "x" * 255])
 def test_an_id_is_any_text(use, context_id, name, kind):
     # Both kinds on one log: each has a conversation of its own, but where the id has no room for that.

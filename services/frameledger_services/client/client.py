@@ -208,6 +208,7 @@ class Client(Conversations):
         if not reading.may_exist(context_id):
             raise reading.NoSuchContextError(context_id)
         checked_context_id(new_context_id)
+        version = None if version is None else reading.whole(version)
         moment = await self._connections.read(forking.moment, context_id, version)
         repeated = await self._connections.read(forking.check_free, new_context_id, moment.origin)
         opening = forking.opening(moment.origin, new_context_id, moment.snapshot())
@@ -270,6 +271,7 @@ class Client(Conversations):
         self._check_open()
         if not reading.may_exist(context_id):
             raise reading.NoSuchContextError(context_id)
+        version = None if version is None else reading.whole(version)
         return await self._connections.read(reading.context, context_id, version)
 
     async def run_inference(
@@ -299,6 +301,7 @@ class Client(Conversations):
     async def frames(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
         """Yields the stored frames of a conversation after a version, in order; none of one that does not exist. Raises
         `DatabaseError`, `SchemaError` and `SettingsError`, as `context` does."""
+        after_version = reading.whole(after_version)
         while page := await self._frames(context_id, after_version):
             for frame in page:
                 yield frame
@@ -315,6 +318,7 @@ class Client(Conversations):
         """
         if not reading.may_exist(context_id):
             raise reading.NoSuchContextError(context_id)
+        after_version = reading.whole(after_version)
         await self._listen(within=LISTEN_SECONDS)
         partition = await self._connections.read(reading.partition_of, self._topic, context_id)
         while True:

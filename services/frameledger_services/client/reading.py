@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from operator import index
+from typing import SupportsIndex
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -34,6 +36,7 @@ __all__ = [
     "newest_version",
     "next_offset",
     "partition_of",
+    "whole",
 ]
 
 
@@ -72,6 +75,15 @@ def may_exist(context_id: object) -> bool:
     if not isinstance(context_id, str):
         raise TypeError(f"A context id is text, and not {context_id!r}.")
     return is_context_id(context_id)
+
+
+def whole(version: SupportsIndex) -> int:
+    """Returns a version as a whole number. Raises TypeError for what is none: SQL has nothing after None, which is the
+    `Last-Event-ID` of a page's first request, and rounds 1.5."""
+    try:
+        return index(version)
+    except TypeError:
+        raise TypeError(f"A version is a whole number, from 0, and not {version!r}.") from None
 
 
 async def frames_after(

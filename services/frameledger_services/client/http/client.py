@@ -26,6 +26,7 @@ from frameledger_services.client.reading import (
     StoredContext,
     StoredFrame,
     may_exist,
+    whole,
 )
 from frameledger_services.settings import PREFIX, Settings, SettingsError
 from frameledger_services.supervision import Backoff
@@ -144,6 +145,7 @@ class HttpClient(Conversations):
 
     async def context(self, context_id: str, version: int | None = None) -> StoredContext:
         """See `Client.context`. With a redacting token the context has no text."""
+        version = None if version is None else whole(version)
         if version is not None and not 0 <= version <= INT64_MAX:
             newest = await self.newest_version(context_id)
             if not newest:
@@ -173,6 +175,7 @@ class HttpClient(Conversations):
         backoff, deadline = Backoff(), _now() + READ_SECONDS
         if not may_exist(context_id):
             return
+        after_version = whole(after_version)
         while True:
             before = after_version
             try:
@@ -210,6 +213,7 @@ class HttpClient(Conversations):
         self._check_open()
         if not may_exist(context_id):
             raise NoSuchContextError(context_id)
+        after_version = whole(after_version)
         backoff, has_begun = Backoff(), False
         while True:
             began = _now()
