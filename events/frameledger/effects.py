@@ -2,14 +2,17 @@
 
 `causation_id` is the id of that frame, as a UUID as in the tables. A worker that acts on the effect names it as the
 cause of the frames that it publishes (`headers.CAUSATION_ID`), without reading it anywhere. None if it is unknown.
+
+An effect's id follows from what it names, so whoever makes the effect again, with `of`, asks for the same thing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 from uuid import UUID
 
+from frameledger import derived
 from frameledger.ids import ContextId, GroupId, RunId, ToolCallId, Version
 
 
@@ -24,6 +27,14 @@ class RunInference:
     version: Version
     run_id: RunId
     causation_id: UUID | None = None
+
+    @classmethod
+    def of(
+        cls, context_id: ContextId, version: Version, run_id: RunId, causation_id: UUID | None = None
+    ) -> Self:
+        """The effect that the frame at this version has for a run."""
+        effect_id = derived.effect_id(cls.effect, context_id, version, run_id)
+        return cls(effect_id, context_id, version, run_id, causation_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +52,23 @@ class CallFunction:
     function_name: str
     group_id: GroupId | None
     causation_id: UUID | None = None
+
+    @classmethod
+    def of(
+        cls,
+        context_id: ContextId,
+        version: Version,
+        requested_version: Version,
+        ordinal: int,
+        tool_call_id: ToolCallId,
+        function_name: str,
+        group_id: GroupId | None,
+        causation_id: UUID | None = None,
+    ) -> Self:
+        """The effect that the frame at this version has for a call."""
+        named = requested_version, ordinal, tool_call_id, function_name, group_id
+        effect_id = derived.effect_id(cls.effect, context_id, version, tool_call_id)
+        return cls(effect_id, context_id, version, *named, causation_id)
 
 
 @dataclass(frozen=True, slots=True)

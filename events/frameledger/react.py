@@ -37,8 +37,7 @@ def _due(before: State, after: State, causation_id: UUID | None) -> Iterator[Eff
     context_id, version = after.context_id, after.version
     run = after.runs.open
     if run is not None and run.opened_version == version and run.untouched:
-        effect_id = derived.effect_id(RunInference.effect, context_id, version, run.run_id)
-        yield RunInference(effect_id, context_id, version, run.run_id, causation_id)
+        yield RunInference.of(context_id, version, run.run_id, causation_id)
     if before.calls is after.calls:
         return
     dispatched = [
@@ -47,8 +46,7 @@ def _due(before: State, after: State, causation_id: UUID | None) -> Iterator[Eff
         if call.stage == "dispatched" and not _was_dispatched(before, call)
     ]
     for call in sorted(dispatched, key=lambda call: (call.requested_version, call.ordinal)):
-        yield CallFunction(
-            derived.effect_id(CallFunction.effect, context_id, version, call.tool_call_id),
+        yield CallFunction.of(
             context_id,
             version,
             call.requested_version,

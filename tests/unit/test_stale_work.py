@@ -4,29 +4,18 @@ from uuid import UUID
 
 import pytest
 
+from frameledger.effects import CallFunction
 from frameledger.frames import FunctionCallCancelFrame
 from frameledger.record import MAX_VALUE_BYTES, decode
 from frameledger_services.projector.stale_work import Closing, open_work_rows
-from frameledger_services.store.held_effects import UnclaimedCall
+from frameledger_services.store.held_effects import UnclaimedWork
 
 CLOSING = Closing("frameledger/projector", "late", "It was requested too long ago.")
 
 
 def unclaimed(function_name):
-    return UnclaimedCall(
-        context_id="call-1",
-        version=2,
-        requested_version=2,
-        ordinal=0,
-        tool_call_id="c1",
-        function_name=function_name,
-        group_id=None,
-        frame_id=UUID(int=1),
-        generation=1,
-        offset=7,
-        is_requested=True,
-        is_closed=False,
-    )
+    effect = CallFunction.of("call-1", 2, 2, 0, "c1", function_name, None, UUID(int=1))
+    return UnclaimedWork(effect, generation=1, offset=7, is_requested=True, is_closed=False)
 
 
 @pytest.mark.regression("fault 60")

@@ -10,7 +10,7 @@ it.
 
 from __future__ import annotations
 
-from frameledger import derived, effects
+from frameledger import effects
 from frameledger_services.claims import rules
 from frameledger_services.database_types import Connection
 
@@ -23,13 +23,7 @@ async def unclaimed_runs(connection: Connection, worker_id: str, limit: int) -> 
     cursor = await connection.execute(
         _RUNS, {"worker_id": worker_id, "limit": limit, "after_secs": AFTER_SECONDS}
     )
-    kind = effects.RunInference.effect
-    return [
-        effects.RunInference(
-            derived.effect_id(kind, context_id, version, run_id), context_id, version, run_id, opened_by
-        )
-        for context_id, version, run_id, opened_by in await cursor.fetchall()
-    ]
+    return [effects.RunInference.of(*row) for row in await cursor.fetchall()]
 
 
 async def unclaimed_calls(connection: Connection, worker_id: str, limit: int) -> list[effects.CallFunction]:
@@ -37,30 +31,7 @@ async def unclaimed_calls(connection: Connection, worker_id: str, limit: int) ->
     cursor = await connection.execute(
         _CALLS, {"worker_id": worker_id, "limit": limit, "after_secs": AFTER_SECONDS}
     )
-    kind = effects.CallFunction.effect
-    return [
-        effects.CallFunction(
-            derived.effect_id(kind, context_id, version, tool_call_id),
-            context_id,
-            version,
-            requested_version,
-            ordinal,
-            tool_call_id,
-            function_name,
-            group_id,
-            dispatched_by,
-        )
-        for (
-            context_id,
-            version,
-            requested_version,
-            ordinal,
-            tool_call_id,
-            function_name,
-            group_id,
-            dispatched_by,
-        ) in await cursor.fetchall()
-    ]
+    return [effects.CallFunction.of(*row) for row in await cursor.fetchall()]
 
 
 _RUNS = f"""

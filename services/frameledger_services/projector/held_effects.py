@@ -35,10 +35,8 @@ from frameledger_services.projector.stale_work import MAX_AGE, Closing, closing_
 from frameledger_services.projector.writer import write
 from frameledger_services.store import frame_ids
 from frameledger_services.store import held_effects as statements
-from frameledger_services.store.held_effects import UnclaimedCall, UnclaimedRun
+from frameledger_services.store.held_effects import UnclaimedWork
 from frameledger_services.store.outbox import OutboxPage, OutboxPages, OutboxRow
-
-OpenWork = UnclaimedRun | UnclaimedCall
 
 TOO_LATE = Closing(
     "frameledger/projector",
@@ -105,12 +103,12 @@ class _Writing:
             async for page in pages:
                 await self._write(page, None)
 
-    def _open(self, opened_before: datetime, *, old: bool) -> AsyncGenerator[list[OpenWork], None]:
+    def _open(self, opened_before: datetime, *, old: bool) -> AsyncGenerator[list[UnclaimedWork], None]:
         return statements.open_work(
             self._connection, self._topics.frames, self._partition, opened_before, old=old
         )
 
-    async def _write(self, work: Iterable[OpenWork], closing: Closing | None) -> None:
+    async def _write(self, work: Iterable[UnclaimedWork], closing: Closing | None) -> None:
         unsent = (one for one in work if not one.is_sent)
         topics = self._topics
         rows = list(
@@ -122,14 +120,14 @@ class _Writing:
             self.pages.add(row)
 
 
-def _place(work: OpenWork) -> tuple[int, int]:
+def _place(work: UnclaimedWork) -> tuple[int, int]:
     """Returns the place of the frame that requested this work, within its partition."""
     return work.generation, work.offset
 
 
-async def _not_closed(connection: Connection, work: Sequence[OpenWork]) -> list[OpenWork]:
+async def _not_closed(connection: Connection, work: Sequence[UnclaimedWork]) -> list[UnclaimedWork]:
     """Returns the work that may be closed by a frame: without the work that the outbox requests, and without work that
     already has a stored closing frame, since publishing that again would change nothing."""
-    ids = {(one.context_id, closing_id(one.effect)): one for one in work if not one.is_requested}
+    ids = {(one.effect.context_id, closing_id(one.effect)): one for one in work if not one.is_requested}
     stored = await frame_ids.payloads(connection, ids)
     return [one for key, one in ids.items() if key not in stored]

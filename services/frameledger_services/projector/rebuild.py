@@ -39,7 +39,7 @@ from frameledger_services.projector.stored_heads import NewerHeadError
 from frameledger_services.projector.writer import write
 from frameledger_services.store import erasures, held_effects, parked
 from frameledger_services.store import rebuild as statements
-from frameledger_services.store.held_effects import UnclaimedCall, UnclaimedRun
+from frameledger_services.store.held_effects import UnclaimedWork
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.rebuild import HeldHead, OpenWork
 from frameledger_services.store.transfer import NO_LOG_GENERATION, NO_LOG_PARTITION
@@ -203,13 +203,11 @@ def _in_a_place_of_its_own(row: OutboxRow, rebuilt: int) -> OutboxRow:
     return replace(row, offset=int.from_bytes(sha256(name.encode()).digest()[:8]) >> 1)
 
 
-def _only(
-    newly_open: set[OpenWork], work: Iterable[UnclaimedRun | UnclaimedCall]
-) -> Iterator[UnclaimedRun | UnclaimedCall]:
+def _only(newly_open: set[OpenWork], work: Iterable[UnclaimedWork]) -> Iterator[UnclaimedWork]:
     for item in work:
         effect = item.effect
         kind, id_ = (
             ("run", effect.run_id) if isinstance(effect, RunInference) else ("call", effect.tool_call_id)
         )
-        if OpenWork(kind, id_, item.version) in newly_open and not item.is_sent:
+        if OpenWork(kind, id_, effect.version) in newly_open and not item.is_sent:
             yield item

@@ -12,7 +12,7 @@ from frameledger.frames import ErrorFrame, FunctionCallCancelFrame
 from frameledger.record import LogPosition, outgoing
 from frameledger_services import call_words
 from frameledger_services.projector.outbox_rows import effect_row
-from frameledger_services.store.held_effects import UnclaimedCall, UnclaimedRun
+from frameledger_services.store.held_effects import UnclaimedWork
 from frameledger_services.store.outbox import OutboxRow
 
 MAX_AGE = timedelta(minutes=5)
@@ -41,7 +41,7 @@ def open_work_rows(
     topic: str,
     partition: int,
     effects: Mapping[str, str],
-    work: Iterable[UnclaimedRun | UnclaimedCall],
+    work: Iterable[UnclaimedWork],
     closing: Closing | None,
     last: OutboxRow | None = None,
 ) -> Iterator[OutboxRow]:

@@ -10,24 +10,19 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
-from frameledger import derived
 from frameledger.effects import CallFunction, RunInference
-from frameledger.ids import ContextId, GroupId, RunId, ToolCallId, Version
 from frameledger_services.database_types import Connection
 from frameledger_services.store.projections import PROJECTION
 
 
 @dataclass(frozen=True, slots=True)
-class UnclaimedRun:
-    """A run that is open and unclaimed. `frame_id`, `offset` and `generation` are those of the frame that opened it.
-    The outbox has effects of that frame if `is_requested`, and frames that close its work if `is_closed`."""
+class UnclaimedWork:
+    """An open run or a dispatched call that nobody has claimed. `effect` requests it; `generation` and `offset` are the
+    place of the frame that opened or dispatched it. The outbox has effects of that frame if `is_requested`, and frames
+    that close its work if `is_closed`."""
 
-    context_id: str
-    version: int
-    run_id: str
-    frame_id: UUID
+    effect: RunInference | CallFunction
     generation: int
     offset: int
     is_requested: bool
@@ -36,53 +31,6 @@ class UnclaimedRun:
     @property
     def is_sent(self) -> bool:
         return self.is_requested or self.is_closed
-
-    @property
-    def effect(self) -> RunInference:
-        context_id, version, run_id = ContextId(self.context_id), Version(self.version), RunId(self.run_id)
-        effect_id = derived.effect_id(RunInference.effect, context_id, version, run_id)
-        return RunInference(effect_id, context_id, version, run_id, self.frame_id)
-
-
-@dataclass(frozen=True, slots=True)
-class UnclaimedCall:
-    """A call that is dispatched and unclaimed; the rest as for a run."""
-
-    context_id: str
-    version: int
-    requested_version: int
-    ordinal: int
-    tool_call_id: str
-    function_name: str
-    group_id: str | None
-    frame_id: UUID
-    generation: int
-    offset: int
-    is_requested: bool
-    is_closed: bool
-
-    @property
-    def is_sent(self) -> bool:
-        return self.is_requested or self.is_closed
-
-    @property
-    def effect(self) -> CallFunction:
-        context_id, version, call_id = (
-            ContextId(self.context_id),
-            Version(self.version),
-            ToolCallId(self.tool_call_id),
-        )
-        return CallFunction(
-            derived.effect_id(CallFunction.effect, context_id, version, call_id),
-            context_id,
-            version,
-            Version(self.requested_version),
-            self.ordinal,
-            call_id,
-            self.function_name,
-            None if self.group_id is None else GroupId(self.group_id),
-            self.frame_id,
-        )
 
 
 async def hold(connection: Connection, topic: str, partition: int, epoch: int, until: int | None) -> None:
@@ -130,7 +78,7 @@ _OURS = "WHERE projection = %s AND topic = %s AND sealed_at IS NULL AND partitio
 
 async def open_work(
     connection: Connection, topic: str, partition: int, opened_before: datetime, *, old: bool
-) -> AsyncGenerator[list[UnclaimedRun | UnclaimedCall], None]:
+) -> AsyncGenerator[list[UnclaimedWork], None]:
     """Yields the open and unclaimed work of a partition in pages of `AT_ONCE`, in the order of its places: runs and
     calls that were requested before a time if `old`, else all others.
 
@@ -146,7 +94,7 @@ async def open_work(
 
 async def open_work_of(
     connection: Connection, topic: str, context_id: str, opened_before: datetime, *, old: bool
-) -> list[UnclaimedRun | UnclaimedCall]:
+) -> list[UnclaimedWork]:
     """Returns the open and unclaimed work of one conversation, in the order of its places: what was requested before a
     time if `old`, else all other."""
     cursor = await connection.execute(
@@ -158,37 +106,16 @@ async def open_work_of(
 AT_ONCE = 2_000
 
 
-def _open_work(row: Sequence[Any]) -> UnclaimedRun | UnclaimedCall:
-    (
-        context_id,
-        version,
-        id_,
-        requested_version,
-        ordinal,
-        function_name,
-        group_id,
-        frame_id,
-        generation,
-        offset,
-        is_requested,
-        is_closed,
-    ) = row
-    if function_name is None:
-        return UnclaimedRun(context_id, version, id_, frame_id, generation, offset, is_requested, is_closed)
-    return UnclaimedCall(
-        context_id,
-        version,
-        requested_version,
-        ordinal,
-        id_,
-        function_name,
-        group_id,
-        frame_id,
-        generation,
-        offset,
-        is_requested,
-        is_closed,
+def _open_work(row: Sequence[Any]) -> UnclaimedWork:
+    context_id, version, id_, requested_version, ordinal, function_name, group_id, frame_id, *rest = row
+    effect = (
+        RunInference.of(context_id, version, id_, frame_id)
+        if function_name is None
+        else CallFunction.of(
+            context_id, version, requested_version, ordinal, id_, function_name, group_id, frame_id
+        )
     )
+    return UnclaimedWork(effect, *rest)
 
 
 def _unclaimed(work: str, of_what: str, id_column: str) -> str:

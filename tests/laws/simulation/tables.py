@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from tests.laws.simulation.lives import CONTEXT
 
-from frameledger.derived import effect_id
 from frameledger.effects import CallFunction, RunInference
 from frameledger.evolve.changes import CallKey
 from frameledger.ids import ContextId, RunId, ToolCallId, Version
@@ -88,18 +87,14 @@ class Life:
 
 def effect_of_run(run: RunRow) -> RunInference:
     """The effect that requested a run: every process derives the same id."""
-    version, run_id = Version(run.opened_version or 0), RunId(run.run_id)
-    named = effect_id("run_inference", ContextId(CONTEXT), version, run_id)
-    return RunInference(named, ContextId(CONTEXT), version, run_id)
+    return RunInference.of(ContextId(CONTEXT), Version(run.opened_version or 0), RunId(run.run_id))
 
 
 def effect_of(call: CallRow) -> CallFunction:
     """The effect that dispatched a call: every process derives the same id."""
-    version = Version(call.dispatched_version or 0)
-    return CallFunction(
-        effect_id("call_function", ContextId(CONTEXT), version, ToolCallId(call.tool_call_id)),
+    return CallFunction.of(
         ContextId(CONTEXT),
-        version,
+        Version(call.dispatched_version or 0),
         call.key.requested_version,
         call.key.ordinal,
         ToolCallId(call.tool_call_id),
