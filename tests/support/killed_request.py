@@ -12,7 +12,7 @@ from typing import Any
 from starlette.requests import Request
 from tests.support.processes import Process, preload
 
-from frameledger_services.gateway import call_settlement
+from frameledger_services.gateway import publishing
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.ag_ui import routes, run_input
 from frameledger_services.gateway.ag_ui.asking import Question
@@ -40,7 +40,7 @@ def _asked(settings: Settings, api: str, context_id: str, body: bytes, number: i
 
 
 async def _ask(settings: Settings, api: str, context_id: str, body: bytes, number: int) -> None:
-    publish = call_settlement.publish
+    publish = publishing.publish
     counted = count(1)
 
     async def publish_and_die(*given: Any) -> Any:
@@ -49,7 +49,7 @@ async def _ask(settings: Settings, api: str, context_id: str, body: bytes, numbe
             os.kill(os.getpid(), signal.SIGKILL)
         return stored
 
-    vars(call_settlement)["publish"] = publish_and_die
+    vars(publishing)["publish"] = publish_and_die
     scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
     caller.set_caller(scope, caller.LOOPBACK)
     async with connected(settings, asyncio.Event()) as dependencies:

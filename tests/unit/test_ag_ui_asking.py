@@ -10,7 +10,7 @@ import pytest
 from frameledger.frames import encode_frame
 from frameledger_services.client import ContextChangedError, PublishedFrame
 from frameledger_services.client.frame_inputs import FramePreparation, expecting
-from frameledger_services.gateway import call_settlement, conversation_gate
+from frameledger_services.gateway import conversation_gate, publishing
 from frameledger_services.gateway.ag_ui import asking, history, run_input
 from frameledger_services.gateway.ag_ui.asking import Question
 from frameledger_services.gateway.ag_ui.request_frames import RequestFrames
@@ -74,7 +74,7 @@ def test_the_same_request_twice_at_once_is_one_run_for_both(monkeypatch):
     async def publish(*_):
         return PublishedFrame("llm.frames", 0, 1, 1, "id", outcome="rejected", reason="id_reused")
 
-    monkeypatch.setattr(call_settlement, "publish", publish)
+    monkeypatch.setattr(publishing, "publish", publish)
     dependencies: Any = SimpleNamespace(database=SimpleNamespace(read=read), settings=Settings())
     request: Any = None
     run = asyncio.run(Question(dependencies, request, wanted, frames).ask())
@@ -169,7 +169,7 @@ def published(frame, outcome):
 @pytest.fixture
 def busy(monkeypatch):
     conversation = Busy()
-    monkeypatch.setattr(call_settlement, "publish", conversation.publish)
+    monkeypatch.setattr(publishing, "publish", conversation.publish)
     monkeypatch.setattr(conversation_gate, "BUSY_SECONDS", 0)
     return conversation
 
@@ -198,7 +198,7 @@ def test_the_same_request_twice_at_once_that_came_too_late_is_compared_again(bus
             busy.stored[frame.id] = b"{}", FrameOutcome(busy.version, "ignored", "context_changed")
         return await busy.publish(dependencies, request, context_id, frame, expected)
 
-    monkeypatch.setattr(call_settlement, "publish", publish)
+    monkeypatch.setattr(publishing, "publish", publish)
     assert busy.ask() == busy.version
     assert len(busy.stored) == 2
 

@@ -28,6 +28,7 @@ from frameledger_services.gateway import (
     outcomes,
     pages,
     problems,
+    publishing,
     runs,
     schemas,
 )
@@ -128,9 +129,9 @@ async def _log_away(request: Request, error: Exception) -> Response:
     """Answers if Kafka does not respond, or did not accept a frame of the gateway's own, such as an interruption."""
     _note(request, "log-away", str(error))
     if isinstance(error, NotPublishedError):
-        problem = append.not_published("log-away", str(error), [one.id for one in error.frames])
+        problem = publishing.not_published("log-away", str(error), [one.id for one in error.frames])
     else:
-        problem = append.not_published("log-away", "Kafka does not respond.", [])
+        problem = publishing.not_published("log-away", "Kafka does not respond.", [])
     return problems.answer(request, problem)
 
 

@@ -6,11 +6,9 @@ one, by their places in the request. A batch keeps its order but is not atomic: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
-from urllib.parse import quote, unquote_to_bytes
-from uuid import UUID, uuid5
+from collections.abc import Sequence
+from urllib.parse import unquote_to_bytes
+from uuid import uuid5
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,30 +17,18 @@ from starlette.routing import BaseRoute
 from frameledger.decode_error import DecodeError
 from frameledger.decoding import MAX_VALUE_BYTES
 from frameledger.frames import AnyFrame, LLMContextEraseFrame, encode_frame
-from frameledger_services.client import (
-    BrokerError,
-    EncodedFrame,
-    FramesRefusedError,
-    FramesUnacknowledgedError,
-    NotVisibleError,
-    PublishedFrame,
-)
+from frameledger_services.client import EncodedFrame, NotVisibleError, PublishedFrame
 from frameledger_services.event_log.frame_defaults import with_defaults
-from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.gateway import answers, body, outcomes, parameters, preferences
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.contexts import PATH
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import JSON, NDJSON
 from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.publishing import KEYS, publishing, source_of
 from frameledger_services.gateway.routes import DescribedRoute, bound
 
 FRAMES = f"{PATH}/frames"
-
-SOURCE = "frameledger/gateway"
-
-KEYS = UUID("6e2c3a5e-6f41-5c3e-9b7d-0d3f3a1c9f52")
-"""The namespace of ids that are derived from an `Idempotency-Key`. It never changes."""
 
 ADDED_BYTES = 256
 """More than the bytes of an id and a time."""
@@ -206,7 +192,7 @@ async def _published(
 ) -> tuple[PublishedFrame, ...]:
     ids = [(one.frame if isinstance(one, EncodedFrame) else one).id for one in frames]
     # A frame that the client serialises expects a version, and is the only one.
-    with publishing(ids, frame=1):
+    with publishing(context_id, ids, frame=1):
         return await dependencies.client.publish(
             context_id,
             *frames,
@@ -216,40 +202,6 @@ async def _published(
             causation_id=CAUSE.of(request),
             within=dependencies.settings.gateway_request_secs,
         )
-
-
-@contextmanager
-def publishing(ids: Sequence[str | None], **of_refused: Any) -> Iterator[None]:
-    """Converts errors of publishing frames with these ids to problems that list which frames are on the log.
-    `of_refused` has members of the problem for a frame that is too long to be sent."""
-    try:
-        yield
-    except FramesUnacknowledgedError as error:
-        raise not_published("log-away", str(error), [one.id for one in error.frames], ids) from error
-    except FramesRefusedError as error:
-        word = "too-large" if isinstance(error.__cause__, TooLargeError) else "log-away"
-        raise not_published(word, str(error), [one.id for one in error.frames], ids) from error
-    except BrokerError as error:
-        raise not_published("log-away", str(error), ids, ids) from error
-    except ValueError as error:
-        if isinstance(error.__cause__, DecodeError) and error.__cause__.reason == "too_large":
-            raise ProblemError("too-large", error.__cause__.detail, code="too_large", **of_refused) from error
-        # The content of the body or of a header cannot be published.
-        raise ProblemError("bad-parameter", str(error)) from error
-
-
-def not_published(
-    word: str, sentence: str, unpublished: Sequence[str | None], ids: Sequence[str | None] = ()
-) -> ProblemError:
-    """Returns the problem that some of these frames may not be on the log."""
-    published = [one for one in ids if one not in unpublished]
-    return ProblemError(word, sentence, published=published, unpublished=list(unpublished))
-
-
-def source_of(request: Request) -> str:
-    """Returns the source of published frames: the gateway, and the name of the request's token."""
-    token_caller = caller.of(request.scope)
-    return SOURCE if token_caller.token_id is None else f"{SOURCE}/{quote(token_caller.name, safe='')}"
 
 
 def _created(

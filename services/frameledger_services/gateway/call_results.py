@@ -20,15 +20,15 @@ from frameledger import strict_json
 from frameledger.decode_error import DecodeError
 from frameledger.frames import FunctionCallResultFrame
 from frameledger.record import decode
-from frameledger_services.client import NotVisibleError, PublishedFrame
+from frameledger_services.client import PublishedFrame
 from frameledger_services.gateway import answers, body, contexts, parameters, preferences
-from frameledger_services.gateway.append import KEYS, publishing, source_of
 from frameledger_services.gateway.client_tools import is_same
 from frameledger_services.gateway.contexts import PATH
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.frames import PAGE_BYTES
 from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.publishing import KEYS, publishing, source_of
 from frameledger_services.gateway.routes import DescribedRoute, bound
 from frameledger_services.store import past, tool_calls, wanted_frames
 from frameledger_services.store.frame_ids import frame_uuid
@@ -223,19 +223,18 @@ async def _publish(
     `not-visible-yet`."""
     trace_of_call = tracing.of_stored(call.trace_id, call.cause)
     trace_of_request = request.headers.get("traceparent")
-    with (
-        publishing([frame.id]),
-        settling(context_id, frame.tool_call_id, call.function_name, trace_of_call, trace_of_request) as span,
-    ):
-        published = await dependencies.client.publish(
-            context_id,
-            frame,
-            source=source_of(request),
-            causation_id=call.cause,
-            traceparent=span.traceparent,
-            within=dependencies.settings.gateway_request_secs,
-        )
-    try:
+    with publishing(context_id, [frame.id]):
+        with settling(
+            context_id, frame.tool_call_id, call.function_name, trace_of_call, trace_of_request
+        ) as span:
+            published = await dependencies.client.publish(
+                context_id,
+                frame,
+                source=source_of(request),
+                causation_id=call.cause,
+                traceparent=span.traceparent,
+                within=dependencies.settings.gateway_request_secs,
+            )
         [stored] = await dependencies.client.until_stored(
             context_id,
             published,
@@ -243,8 +242,6 @@ async def _publish(
                 request, dependencies.settings.gateway_request_secs, can_be_async=False
             ),
         )
-    except NotVisibleError as error:
-        raise ProblemError("not-visible-yet", str(error), context_id=context_id) from error
     return stored
 
 

@@ -6,14 +6,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from frameledger_services.client import NotVisibleError
 from frameledger_services.gateway import answers, contexts, parameters
 from frameledger_services.gateway.access import caller
-from frameledger_services.gateway.append import publishing
 from frameledger_services.gateway.contexts import PATH
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.publishing import publishing
 from frameledger_services.gateway.routes import DescribedRoute, bound
 from frameledger_services.store import erasures
 
@@ -45,7 +44,7 @@ async def _erase(dependencies: Dependencies, request: Request) -> Response:
         raise ProblemError("bad-parameter", "why: say why the conversation is erased.")
     await contexts.head_of(dependencies, context_id)
     # Its id is made by the client.
-    with publishing([]):
+    with publishing(context_id, []):
         try:
             receipt = await dependencies.client.erase(
                 context_id,
@@ -53,8 +52,6 @@ async def _erase(dependencies: Dependencies, request: Request) -> Response:
                 requested_by=caller.of(request.scope).name,
                 within=dependencies.settings.gateway_request_secs,
             )
-        except NotVisibleError as error:
-            raise ProblemError("not-visible-yet", str(error), context_id=context_id) from error
         finally:
             dependencies.kept.drop(context_id)
     if not receipt.frame_count:

@@ -17,11 +17,11 @@ from frameledger_services.gateway.access import security
 from frameledger_services.gateway.access.sessions import Sessions
 from frameledger_services.gateway.access.sessions import routes as session_routes
 from frameledger_services.gateway.app import create_app
-from frameledger_services.gateway.append import SOURCE
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.hub import Hub
 from frameledger_services.gateway.live.protocol import AbortableProtocol
 from frameledger_services.gateway.metrics import RequestMetrics, StreamMetrics
+from frameledger_services.gateway.publishing import SOURCE
 from frameledger_services.settings import GATEWAY_PORT, Settings
 from frameledger_services.store.connections import Connections
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from frameledger.frames import AnyFrame
 from frameledger_services import logs
 from frameledger_services.client import ContextChangedError, PublishedFrame
-from frameledger_services.gateway import call_settlement, conversation_gate
+from frameledger_services.gateway import call_settlement, conversation_gate, publishing
 from frameledger_services.gateway.ag_ui import answers, history, messages
 from frameledger_services.gateway.ag_ui.answers import CallKey
 from frameledger_services.gateway.ag_ui.interrupt_ids import call_of_interrupt
@@ -314,7 +314,7 @@ class Question:
     async def _publish(self, frame: AnyFrame, expected: int | None) -> PublishedFrame | None:
         """Publish a frame. Returns None if the conversation is not as expected."""
         try:
-            stored = await call_settlement.publish(
+            stored = await publishing.publish(
                 self.dependencies, self.request, self.run_request.thread_id, frame, expected
             )
         except ContextChangedError:

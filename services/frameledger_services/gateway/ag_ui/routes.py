@@ -26,11 +26,11 @@ from frameledger_services.gateway.ag_ui.presence import Presence
 from frameledger_services.gateway.ag_ui.request_frames import RequestFrames
 from frameledger_services.gateway.ag_ui.run_input import RunInput
 from frameledger_services.gateway.ag_ui.run_stream import RunStream
-from frameledger_services.gateway.append import source_of
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live import streams
 from frameledger_services.gateway.media_types import EVENT_STREAM, JSON
 from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.publishing import source_of
 from frameledger_services.gateway.routes import DescribedRoute
 from frameledger_services.settings import PREFIX
 from frameledger_services.store import client_requests, conversation_state

@@ -22,7 +22,7 @@ from starlette.requests import Request
 
 from frameledger.frames import AnyFrame
 from frameledger_services.client import ContextChangedError, PublishedFrame
-from frameledger_services.gateway import call_settlement, conversation_gate, preferences
+from frameledger_services.gateway import conversation_gate, preferences, publishing
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.openai import client_answers, conversation, history
 from frameledger_services.gateway.openai.call_settling import CallSettling
@@ -241,7 +241,7 @@ class Asking:
         """Publish a frame that counts only if nothing has changed since the version `expected`. Returns None if
         something has."""
         try:
-            stored = await call_settlement.publish(
+            stored = await publishing.publish(
                 self._dependencies, self._request, self._named.context_id, frame, expected
             )
         except ContextChangedError:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from frameledger.frames import AnyFrame
 from frameledger_services.client import PublishedFrame
-from frameledger_services.gateway import call_settlement
+from frameledger_services.gateway import call_settlement, publishing
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.openai import client_answers, conversation
 from frameledger_services.gateway.openai.client_answers import CallsById
@@ -107,9 +107,7 @@ class CallSettling:
 
     async def _publish(self, frame: AnyFrame) -> PublishedFrame:
         """Publish a frame that settles a call. It is ignored if the call is settled already."""
-        return await call_settlement.publish(
-            self.dependencies, self.request, self.frames.context_id, frame, None
-        )
+        return await publishing.publish(self.dependencies, self.request, self.frames.context_id, frame, None)
 
 
 def _behind_result(

@@ -25,10 +25,10 @@ from frameledger.record import MAX_KEY_BYTES, is_context_id
 from frameledger_services.client import NoSuchContextError
 from frameledger_services.gateway import parameters, preferences
 from frameledger_services.gateway.access import caller
-from frameledger_services.gateway.append import KEYS
 from frameledger_services.gateway.openai import history
 from frameledger_services.gateway.openai.seen_messages import text_of
 from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.publishing import KEYS
 from frameledger_services.settings_types import names_in
 
 HEADER = "Frameledger-Context"

@@ -7,7 +7,6 @@ from datetime import datetime
 
 from frameledger.frames import InterruptionFrame
 from frameledger.record import decode
-from frameledger_services.gateway.append import SOURCE
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
@@ -15,6 +14,7 @@ from frameledger_services.gateway.openai.answer import STARTS, TYPES, Answer
 from frameledger_services.gateway.openai.failures import ERASED
 from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.publishing import SOURCE
 from frameledger_services.store import client_calls, client_requests, conversation_state
 from frameledger_services.store.answered_requests import first_beyond
 from frameledger_services.store.client_calls import ClientCall

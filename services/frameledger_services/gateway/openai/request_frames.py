@@ -22,9 +22,9 @@ from frameledger.frames import (
     LLMUpdateSettingsFrame,
 )
 from frameledger_services.gateway import call_settlement, client_tools
-from frameledger_services.gateway.append import KEYS
 from frameledger_services.gateway.openai.history import Plan
 from frameledger_services.gateway.openai.request import CompletionRequest
+from frameledger_services.gateway.publishing import KEYS
 from frameledger_services.store import newest_requests
 from frameledger_services.store.client_calls import ClientCall, WaitingCall
 
