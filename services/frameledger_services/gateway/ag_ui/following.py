@@ -105,15 +105,10 @@ class FollowedRun:
         if chunk is None:
             return []
         events = [one async for one in self._frames(chunk)]
-        if chunk.erased_version is not None or not chunk.exists:
+        if (lost := chunk.lost) is not None:
             self.is_over = True
-            events.append(
-                EventBatch(chunk.version, self._translation.failed("The conversation was erased.", "erased"))
-            )
-        elif chunk.head is not None and chunk.head.status == "parked":
-            self.is_over = True
-            parked = "The conversation is parked: its newest frames are stored and not folded."
-            events.append(EventBatch(chunk.version, self._translation.failed(parked, "parked")))
+            code, sentence = lost
+            events.append(EventBatch(chunk.version, self._translation.failed(sentence, code)))
         elif chunk.is_all and not await self._goes_on(chunk):
             self.is_over = True
             waiting = await self._read(client_calls.waiting, self.thread_id)

@@ -42,6 +42,15 @@ class Chunk:
     head: StreamHead | None = None
     """The state of the conversation when it was read."""
 
+    @property
+    def lost(self) -> tuple[str, str] | None:
+        """Why no answer can be followed any more, as a code and a sentence; None if one can."""
+        if self.erased_version is not None or not self.exists:
+            return "erased", "The conversation was erased."
+        if self.head is not None and self.head.status == "parked":
+            return "parked", "The conversation is parked: its newest frames are stored and not folded."
+        return None
+
 
 class Follower:
     """One reader of one conversation. `Hub.follow` creates it; `close` it when its client is gone."""

@@ -11,7 +11,6 @@ from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
 from frameledger_services.gateway.openai.answer import STARTS, TYPES, Answer
-from frameledger_services.gateway.openai.failures import ERASED
 from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.publishing import SOURCE
@@ -202,15 +201,9 @@ class Following:
         return self.answer.failure is not None or self.answer.was_interrupted
 
     def _is_gone(self, chunk: Chunk) -> bool:
-        if chunk.erased_version is not None or not chunk.exists:
-            self.answer.fail(ERASED, "The conversation was erased.")
-        elif self._status == "parked":
-            self.answer.fail(
-                "parked", "The conversation is parked: its newest frames are stored and not folded."
-            )
-        else:
-            return False
-        return True
+        if (lost := chunk.lost) is not None:
+            self.answer.fail(*lost)
+        return lost is not None
 
     async def _is_free(self) -> bool:
         """Whether nothing is in progress that the answer waits for. It waits for a background call only if nothing was
