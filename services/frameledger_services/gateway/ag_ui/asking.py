@@ -20,7 +20,7 @@ from starlette.requests import Request
 from frameledger.frames import AnyFrame
 from frameledger_services import logs
 from frameledger_services.client import ContextChangedError, PublishedFrame
-from frameledger_services.gateway import call_settlement, conversation_gate, publishing
+from frameledger_services.gateway import conversation_gate, publishing, request_frames
 from frameledger_services.gateway.ag_ui import answers, history, messages
 from frameledger_services.gateway.ag_ui.answers import CallKey
 from frameledger_services.gateway.ag_ui.interrupt_ids import call_of_interrupt
@@ -246,7 +246,7 @@ class Question:
         if thread.waiting:
             plan = await self._plan(thread.messages, self._without_answers(results), facts)
             is_replaced = plan.kind == "replace"
-        left = call_settlement.abandoned(
+        left = request_frames.abandoned(
             thread.waiting,
             lambda call: (call.tool_call_id, call.requested_version) in results,
             is_replaced=is_replaced,

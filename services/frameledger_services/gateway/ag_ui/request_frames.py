@@ -14,13 +14,9 @@ from frameledger.frames import (
     AnyFrame,
     FunctionCallCancelFrame,
     FunctionCallResultFrame,
-    LLMContextFrame,
-    LLMMessagesAppendFrame,
-    LLMMessagesUpdateFrame,
-    LLMRunFrame,
     LLMSetToolsFrame,
 )
-from frameledger_services.gateway import call_settlement, client_tools
+from frameledger_services.gateway import client_tools, request_frames
 from frameledger_services.gateway.ag_ui import answers
 from frameledger_services.gateway.ag_ui.history import Plan
 from frameledger_services.gateway.ag_ui.run_input import Message, Resume, RunInput
@@ -71,19 +67,12 @@ class RequestFrames:
     def opening(self, thread: Thread, plan: Plan, what: str, served: Sequence[dict[str, Any]]) -> AnyFrame:
         """Returns the first frame of a new conversation, with the functions in `served` and the client's own."""
         messages, about = self._new(thread, plan, what)
-        tools = client_tools.beside(served, self.brought) or served
-        return LLMContextFrame.model_validate(
-            {"context": {"messages": messages, "tools": tools}, "run_llm": True, **about}
-        )
+        return request_frames.opening(messages, served, self.brought, about)
 
     def question(self, thread: Thread, plan: Plan, what: str) -> AnyFrame:
         """Returns the frame with the new messages, which asks for an answer."""
         messages, about = self._new(thread, plan, what)
-        if plan.kind == "replace":
-            return LLMMessagesUpdateFrame(messages=tuple(messages), run_llm=True, **about)
-        if not messages:
-            return LLMRunFrame(**about)
-        return LLMMessagesAppendFrame(messages=tuple(messages), run_llm=True, **about)
+        return request_frames.question(plan.kind, messages, about)
 
     def frame_id(self, what: str) -> str:
         """Returns the id of the frame of this run that is named `what`."""
@@ -115,7 +104,7 @@ class RequestFrames:
         return {**self._about_call(what, call), "metadata": self._metadata(**also)}
 
     def _about_call(self, what: str, call: WaitingCall) -> dict[str, Any]:
-        return call_settlement.frame_fields(
+        return request_frames.settling(
             self.frame_id(what), call.function_name, call.tool_call_id, call.requested_version
         )
 

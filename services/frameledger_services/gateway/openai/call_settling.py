@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from frameledger.frames import AnyFrame
 from frameledger_services.client import PublishedFrame
-from frameledger_services.gateway import call_settlement, publishing
+from frameledger_services.gateway import publishing, request_frames
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.openai import client_answers, conversation
 from frameledger_services.gateway.openai.client_answers import CallsById
@@ -35,7 +35,7 @@ class CallSettling:
         """Cancel the calls of clients that this request abandons: those that an interruption has stopped, and all of
         them if it replaces the history, since their place is removed. Returns whether there were any."""
         waiting = await self.dependencies.database.read(client_calls.waiting, self.frames.context_id)
-        left = call_settlement.abandoned(
+        left = request_frames.abandoned(
             waiting, lambda call: call.tool_call_id in answered, is_replaced=plan.kind == "replace"
         )
         for call in left:

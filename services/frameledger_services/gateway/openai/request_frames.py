@@ -14,14 +14,10 @@ from frameledger.frames import (
     AnyFrame,
     FunctionCallCancelFrame,
     FunctionCallResultFrame,
-    LLMContextFrame,
-    LLMMessagesAppendFrame,
-    LLMMessagesUpdateFrame,
-    LLMRunFrame,
     LLMSetToolsFrame,
     LLMUpdateSettingsFrame,
 )
-from frameledger_services.gateway import call_settlement, client_tools
+from frameledger_services.gateway import client_tools, request_frames
 from frameledger_services.gateway.openai.history import Plan
 from frameledger_services.gateway.openai.request import CompletionRequest
 from frameledger_services.gateway.publishing import KEYS
@@ -46,12 +42,10 @@ class RequestFrames:
 
     def opening(self, served: Sequence[dict[str, Any]]) -> AnyFrame:
         """Returns the first frame of a new conversation, whose model may call the functions in `served`."""
-        context = {
-            "messages": self.chat_request.messages,
-            "tools": client_tools.beside(served, self.chat_request.tools) or served,
-            "settings": self.chat_request.changes({}),
-        }
-        return LLMContextFrame.model_validate({"context": context, "run_llm": True, **self._marks()})
+        asked = self.chat_request
+        return request_frames.opening(
+            asked.messages, served, asked.tools, self._marks(), settings=asked.changes({})
+        )
 
     def terms(self, stored: Mapping[str, Any]) -> list[AnyFrame]:
         """Returns the frames that give the conversation the settings and functions of this request. `stored` is its
@@ -65,15 +59,7 @@ class RequestFrames:
 
     def question(self, plan: Plan) -> AnyFrame:
         """Returns the frame that asks for an answer to the new messages."""
-        if plan.kind == "replace":
-            return LLMMessagesUpdateFrame.model_validate(
-                {"messages": plan.messages, "run_llm": True, **self._marks()}
-            )
-        if not plan.messages:
-            return LLMRunFrame.model_validate(self._marks())
-        return LLMMessagesAppendFrame.model_validate(
-            {"messages": plan.messages, "run_llm": True, **self._marks()}
-        )
+        return request_frames.question(plan.kind, plan.messages, self._marks())
 
     def cancellation(self, call: WaitingCall) -> AnyFrame:
         """Returns the frame that cancels a call that the client abandons."""
@@ -96,9 +82,7 @@ class RequestFrames:
         """Returns the fields of a frame about a call."""
         version = call.requested_version
         name = f"{self.context_id}\ncall\n{call.tool_call_id}\n{version}\n{what}"
-        return call_settlement.frame_fields(
-            str(uuid5(KEYS, name)), call.function_name, call.tool_call_id, version
-        )
+        return request_frames.settling(str(uuid5(KEYS, name)), call.function_name, call.tool_call_id, version)
 
     def _marks(self) -> dict[str, Any]:
         marks: dict[str, Any] = {"metadata": {newest_requests.REQUEST: self.chat_request.noted()}}
