@@ -22,7 +22,7 @@ from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
 from frameledger_services.bench.road.stream import context_ids, conversation, record_of
 from frameledger_services.event_log.producer import Producer
-from frameledger_services.store.projections import CHANNEL
+from frameledger_services.store.progress_channel import CHANNEL
 
 FRAMES = int(os.environ.get("LARGE_FRAMES", "1_000_000"))
 CONTEXTS = int(os.environ.get("LARGE_CONTEXTS", "100_000"))

@@ -34,7 +34,8 @@ from frameledger_services.client import reading as client_reading
 from frameledger_services.client.notifications import Notifications
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.settings import Settings
-from frameledger_services.store.projections import CHANNEL, PROJECTION
+from frameledger_services.store.progress_channel import CHANNEL
+from frameledger_services.store.projections import PROJECTION
 from frameledger_services.store.schema import TooOldError
 
 TALK = [

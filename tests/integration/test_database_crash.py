@@ -18,7 +18,7 @@ from tests.support.polling import pause
 
 from frameledger_services.embedded import ports, postgres
 from frameledger_services.embedded.running import start, stop, wait_until_ready
-from frameledger_services.store import migration, projections
+from frameledger_services.store import migration, progress_channel
 
 TABLES = {
     "frames": "context_id, version, frame_id, outcome, payload::text, chain",
@@ -178,7 +178,7 @@ def test_what_was_not_on_disk_is_gone_as_a_whole_and_what_was_announced_is_not(s
             await projecting.store(records[:1])
             asked = list(projecting.outbox)
             await projecting.store(records[1:2])
-            await projections.notify_progress(announcing, TOPIC, {partition: 2})
+            await progress_channel.notify_progress(announcing, TOPIC, {partition: 2})
             await projecting.store(records[2:])
             # The second and the third ask for nothing, so nobody waited for the disk.
             assert projecting.outbox == asked != []

@@ -11,7 +11,7 @@ from tests.support.batches import TOPIC
 from frameledger_services.embedded import ports, postgres
 from frameledger_services.embedded.running import start, stop, wait_until_ready
 from frameledger_services.projector.notifier import Notifier
-from frameledger_services.store.projections import CHANNEL
+from frameledger_services.store.progress_channel import CHANNEL
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from frameledger.frames import (
 from frameledger_services.client import Client
 from frameledger_services.functions import FunctionRegistry, FunctionService
 from frameledger_services.settings import Settings
-from frameledger_services.store.projections import CHANNEL
+from frameledger_services.store.progress_channel import CHANNEL
 
 QUICK = {
     "work_lease_secs": scaled(20.0),

@@ -12,7 +12,7 @@ from frameledger_services.event_log import broker
 from frameledger_services.event_log.topics import topic_specs
 from frameledger_services.projector import service
 from frameledger_services.settings import Settings
-from frameledger_services.store.projections import CHANNEL
+from frameledger_services.store.progress_channel import CHANNEL
 
 
 @pytest.fixture(name="settings")

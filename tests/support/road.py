@@ -45,7 +45,7 @@ from frameledger_services.projector.ownership import OwnedPartition, ProjectorTo
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, held_effects, projections
 from frameledger_services.store.frame_ids import frame_uuid
-from frameledger_services.store.projections import CHANNEL
+from frameledger_services.store.progress_channel import CHANNEL
 
 PARTITIONS = 4
 

@@ -17,7 +17,7 @@ from tests.support.polling import look_again
 from frameledger_services.embedded import ports
 from frameledger_services.gateway import service
 from frameledger_services.settings import Settings
-from frameledger_services.store import projections
+from frameledger_services.store import progress_channel
 
 HOST = "127.0.0.1"
 NO_KAFKA = f"{HOST}:1"
@@ -66,11 +66,11 @@ class Talks(Projecting):
         await self.store(records)
         if notify:
             offsets = {record.partition: record.offset + 1 for record in records}
-            await projections.notify_progress(self.connection, TOPIC, offsets, [context_id])
+            await progress_channel.notify_progress(self.connection, TOPIC, offsets, [context_id])
 
     async def notify_of_anything(self) -> None:
         """Notify, without saying what has changed."""
-        await projections.notify_progress(self.connection, TOPIC, {})
+        await progress_channel.notify_progress(self.connection, TOPIC, {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from tests.support.turns import turns
 from frameledger_services import failpoints
 from frameledger_services.projector import notifier
 from frameledger_services.projector.notifier import Notifier
-from frameledger_services.store import projections
+from frameledger_services.store import progress_channel
 
 
 class Connection:
@@ -67,9 +67,9 @@ def test_the_conversations_of_batches_are_announced_together(monkeypatch):
                 one.notify({0: offset}, names, soon=True)
                 await turns(3)
             await one.until_drained()
-            first, then = (projections.read_notification(each).conversations for each in said)
+            first, then = (progress_channel.read_notification(each).conversations for each in said)
             assert first == frozenset()
-            assert then == frozenset(map(projections.hash_of, "abc"))
+            assert then == frozenset(map(progress_channel.hash_of, "abc"))
 
     asyncio.run(run())
 

@@ -26,7 +26,7 @@ from frameledger_services.bench.road.servers import Servers
 from frameledger_services.client import Client
 from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
-from frameledger_services.store.projections import CHANNEL
+from frameledger_services.store.progress_channel import CHANNEL
 
 LOOK_AGAIN_SECONDS = 0.25
 WITHIN = 120.0

@@ -9,7 +9,7 @@ import psycopg
 
 from frameledger.record import LogPosition
 from frameledger_services.settings import Settings
-from frameledger_services.store import connections, projections
+from frameledger_services.store import connections, progress_channel
 from frameledger_services.store.schema import SchemaError
 
 POLL_SECONDS = 0.25
@@ -81,7 +81,7 @@ class Notifications:
         async with await connections.connect(self._settings) as connection:
             self._offsets.clear()
             try:
-                async for payload in projections.notifications(connection):
+                async for payload in progress_channel.notifications(connection):
                     self._is_listening = True
                     self._tried.set()
                     self._receive(payload)
@@ -90,7 +90,7 @@ class Notifications:
 
     def _receive(self, payload: str) -> None:
         self._received += 1
-        told = projections.read_notification(payload)
+        told = progress_channel.read_notification(payload)
         if not told.offsets:
             self._unspecific += 1
         self._offsets.update({(told.topic, partition): offset for partition, offset in told.offsets.items()})

@@ -12,7 +12,7 @@ import psycopg
 from frameledger_services import logs
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.settings import Settings
-from frameledger_services.store import projections, tool_calls
+from frameledger_services.store import progress_channel, tool_calls
 from frameledger_services.store.connections import Connections, DatabaseError, connect
 from frameledger_services.store.schema import SchemaError
 from frameledger_services.store.tool_calls import CallSnapshot, FrameOfCall
@@ -108,7 +108,7 @@ class CallStatusReader:
         while True:
             with suppress(psycopg.Error, SchemaError, OSError):
                 async with await connect(self._settings, NAME, "frameledger_worker") as connection:
-                    async for _ in projections.notifications(connection):
+                    async for _ in progress_channel.notifications(connection):
                         self._wake.set()
             await asyncio.sleep(RECONNECT_SECONDS)
 

@@ -17,7 +17,7 @@ from frameledger_services import logs
 from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.metrics import ProjectorMetrics, clock
-from frameledger_services.store import projections
+from frameledger_services.store import progress_channel
 
 INTERVAL_SECONDS = 0.01
 """In a backlog there is one notification per interval for all partitions. One for each batch took a fifteenth of the
@@ -97,7 +97,7 @@ class Notifier:
             await self._failpoint("before announcing")
             began = clock()
             try:
-                await projections.notify_progress(self._connection, self._topic, offsets, context_ids)
+                await progress_channel.notify_progress(self._connection, self._topic, offsets, context_ids)
             except errors.ProgramLimitExceeded as error:
                 self._warn_that_it_is_full(error, loop.time())
             self._metrics.announce.observe(clock() - began)

@@ -38,7 +38,7 @@ from frameledger_services.projector.stored_heads import RefoldError, loaded_head
 from frameledger_services.projector.writer import write
 from frameledger_services.recovery import wanted_work
 from frameledger_services.recovery.wanted_work import Caused
-from frameledger_services.store import erasures, parked, projections
+from frameledger_services.store import erasures, parked, progress_channel
 from frameledger_services.store import heads as head_statements
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.parked import ParkedFrame, Settled
@@ -164,7 +164,7 @@ class _Part:
             # If the partition is held, open work is requested when it has caught up.
             self.outbox = [] if is_held else self._wanted_work(before, now)
             await self._write_end(newest, reached)
-            await connection.execute(f"NOTIFY {projections.CHANNEL}")
+            await connection.execute(f"NOTIFY {progress_channel.CHANNEL}")
         return self.error is not None or self.parked_version is None
 
     async def _load(self) -> int | None:

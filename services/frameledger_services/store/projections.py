@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
-from zlib import crc32
 
 from psycopg.rows import class_row
 
 from frameledger.record import FIRST_GENERATION
 from frameledger.values import value
-from frameledger_services import database
 from frameledger_services.database_types import Connection
 from frameledger_services.store.server import THIS_DATABASE
 
 PROJECTION = "contexts"
 """The projection that the tables of this database are."""
-
-CHANNEL = "frameledger_projected"
-"""The channel of `notify_progress`."""
-
 
 HELD_UNTIL_KNOWN = -1
 """In `effects_held_until`: the new owner has not read yet where the log ends; the former owner had reached the end."""
@@ -73,84 +67,6 @@ class Progress:
     last_hash: bytes | None = None
     last_logged_at: datetime | None = None
     generation: int = FIRST_GENERATION
-
-
-async def notifications(connection: Connection) -> AsyncGenerator[str, None]:
-    """Subscribe the connection to `notify_progress`. Yields the payload of each notification, and an empty one first,
-    when the subscription has begun. Raises psycopg's errors when the connection breaks or the server is silent."""
-    await connection.execute(f"LISTEN {CHANNEL}")
-    yield ""
-    while True:
-        async for notification in connection.notifies(timeout=database.LISTENERS_ASK_SECONDS):
-            yield notification.payload
-        await database.ping(connection)
-
-
-@dataclass(frozen=True, slots=True)
-class Notification:
-    """The content of a notification by `notify_progress`. Listeners have to check the tables, because any user may
-    notify."""
-
-    topic: str = ""
-    """Empty if it is unknown: anything may have been stored."""
-
-    offsets: Mapping[int, int] = field(default_factory=dict)
-    """The next offset of each partition that made progress; none if that is unknown."""
-
-    conversations: frozenset[str] | None = None
-    """The hashes (`hash_of`) of all conversations that may have changed; None if that is unknown."""
-
-
-def hash_of(context_id: str) -> str:
-    """Returns a short hash of a conversation's id: those of a whole batch have to fit into a notification. Another
-    conversation may have the same."""
-    return f"{crc32(context_id.encode('utf-8', 'surrogatepass')):08x}"
-
-
-async def notify_progress(
-    connection: Connection,
-    topic: str,
-    offsets: Mapping[int, int],
-    context_ids: Collection[str] | None = None,
-) -> None:
-    """NOTIFY the next offsets of partitions, and the conversations of the stored records if they are known and not
-    more than `MOST_CONVERSATIONS`. Offsets that are too many for a notification are left out, with everything else.
-
-    Commits before this call are on disk when it returns.
-    """
-    payload = " ".join([topic, *(f"{partition}:{offset}" for partition, offset in offsets.items())])
-    if not offsets or len(payload) > _LONGEST:
-        payload = ""
-    elif context_ids is not None and len(context_ids) <= MOST_CONVERSATIONS:
-        payload = " ".join([payload, _CONVERSATIONS, *sorted(map(hash_of, context_ids))])
-    # PostgreSQL does not flush the WAL for a transaction that only notifies: hence the WAL message, which is not read.
-    await connection.execute(
-        "SELECT pg_logical_emit_message(true, 'frameledger', ''), pg_notify(%s, %s)", (CHANNEL, payload)
-    )
-
-
-MOST_CONVERSATIONS = 200
-"""The maximum number in one notification: every listener receives them, also those that do not need them. With more of
-them, checking everything that is followed is a small part of the work."""
-
-_HASH_BYTES = len(f" {hash_of('')}")
-_LONGEST = 7_990 - (MOST_CONVERSATIONS + 1) * _HASH_BYTES
-"""The maximum bytes of topic and offsets. PostgreSQL's limit of a payload is 8,000 bytes."""
-
-_CONVERSATIONS = "#"
-"""Precedes the hashes of conversations in a payload. A release that does not know it reads a payload without offsets,
-and checks the tables."""
-
-
-def read_notification(payload: str) -> Notification:
-    """Returns the content of a payload of `notify_progress`. A malformed one has only its topic."""
-    progress, mark, hashes = payload.partition(f" {_CONVERSATIONS}")
-    topic, *offsets = progress.split(" ")
-    try:
-        read = {int(partition): int(offset) for partition, offset in (one.split(":") for one in offsets)}
-    except ValueError:
-        return Notification(topic)
-    return Notification(topic, read, frozenset(hashes.split()) if read and mark else None)
 
 
 async def assign(

@@ -11,7 +11,7 @@ from frameledger_services import access
 from frameledger_services.bench.road.processes import BenchError
 from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
-from frameledger_services.store.projections import CHANNEL
+from frameledger_services.store.progress_channel import CHANNEL
 
 LOOK_AGAIN_SECONDS = 1.0
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from frameledger_services.gateway.metrics import StreamEnd
-from frameledger_services.store import projections
+from frameledger_services.store import progress_channel
 from frameledger_services.store.following import StreamCursor, StreamHead
 from frameledger_services.store.wanted_frames import PagedFrame
 
@@ -63,7 +63,7 @@ class Follower:
         self.has_news = True
         """Whether there may be frames after its cursor."""
 
-        self.conversation = projections.hash_of(cursor.context_id)
+        self.conversation = progress_channel.hash_of(cursor.context_id)
         """The hash of its conversation's id, as in notifications."""
 
         self._hub = hub

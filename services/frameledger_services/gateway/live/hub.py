@@ -27,10 +27,10 @@ from frameledger_services.gateway.live import stream_events
 from frameledger_services.gateway.live.follower import Chunk, Follower
 from frameledger_services.gateway.metrics import StreamMetrics
 from frameledger_services.settings import Settings
-from frameledger_services.store import connections, following, projections
+from frameledger_services.store import connections, following, progress_channel
 from frameledger_services.store.connections import Connections
 from frameledger_services.store.following import StreamCursor, StreamReading
-from frameledger_services.store.projections import Notification
+from frameledger_services.store.progress_channel import Notification
 from frameledger_services.supervision import Backoff
 
 TICK_SECONDS = 0.02
@@ -177,12 +177,12 @@ class Hub:
         while True:
             try:
                 async with await connections.connect(self._settings, _NAME) as connection:
-                    async for payload in projections.notifications(connection):
+                    async for payload in progress_channel.notifications(connection):
                         self.is_listening = True
                         backoff.reset()
                         # The first one says nothing: it wakes all, for frames that were stored while no
                         # notifications were received.
-                        self.moved(projections.read_notification(payload))
+                        self.moved(progress_channel.read_notification(payload))
             except (psycopg.Error, FrameledgerError) as error:
                 self.is_listening = False
                 seconds = backoff.next()
