@@ -186,26 +186,6 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
         `answers` has for each message the id of the answer that it belongs to, as in `StoredContext`, so that the calls
         of one answer are sent together. Raises `UnmappableError`.
         """
-        return self._request(
-            context,
-            prompt_caching=prompt_caching,
-            cancel_tools=cancel_tools,
-            max_tokens=max_tokens,
-            system_instruction=system_instruction,
-            answers=answers,
-        )
-
-    def _request(
-        self,
-        context: LLMContext,
-        *,
-        prompt_caching: bool | None,
-        cancel_tools: Sequence[str],
-        max_tokens: int | None,
-        system_instruction: str | None,
-        answers: Sequence[str | None] = (),
-        calls_allowed: bool = True,
-    ) -> Request:
         adapter = self._adapter
         settings = (
             settings_of_context(self.provider, context.settings).over(self.settings).limited(max_tokens)
@@ -223,7 +203,7 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
             guidance = cancelling.guidance(cancellable)
             system = self.instructions.around(settings.system_instruction, cancel_tools=guidance)
             self._warn_of_two_instructions(system, context)
-        choice = tool_forms.choice_of(self.provider, context.tool_choice if calls_allowed else "none", tools)
+        choice = tool_forms.choice_of(self.provider, context.tool_choice, tools)
         prompt = Prompt(
             model=model,
             settings=settings,
@@ -308,14 +288,8 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
         would not be run. `max_tokens` outranks both limits of the settings; `system_instruction` replaces the service's
         and the context's. Raises `ProviderError`.
         """
-        request = self._request(
-            context,
-            prompt_caching=None,
-            cancel_tools=(),
-            max_tokens=max_tokens,
-            system_instruction=system_instruction,
-            calls_allowed=False,
-        )
+        context = context.set_tool_choice("none")
+        request = self.request(context, max_tokens=max_tokens, system_instruction=system_instruction)
         async with aclosing(self.answer(request)) as frames:
             text = "".join([frame.text async for frame in frames if isinstance(frame, LLMTextFrame)])
         return text.strip() or None
