@@ -15,7 +15,7 @@ from frameledger_services.functions.call_state import BackgroundTasks, CallDepen
 from frameledger_services.functions.execution import HandlerExecutor
 from frameledger_services.functions.options import Options
 from frameledger_services.functions.plan import CallPlan
-from frameledger_services.store.tool_calls import CallSnapshot
+from frameledger_services.store.call_snapshots import CallSnapshot
 
 DISPATCH, FIRST_START, INTERRUPTION = UUID(int=1), UUID(int=2), UUID(int=3)
 

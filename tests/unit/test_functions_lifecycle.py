@@ -26,7 +26,7 @@ from frameledger_services.functions import ResultRefusedError
 from frameledger_services.functions.call_lifecycle import MOST_DEATHS, CallLifecycle
 from frameledger_services.functions.execution import Execution, HandlerExecutor, NotBegun, Returned
 from frameledger_services.functions.options import Options
-from frameledger_services.store.tool_calls import CallSnapshot
+from frameledger_services.store.call_snapshots import CallSnapshot
 from frameledger_services.work import Ending, Job
 
 

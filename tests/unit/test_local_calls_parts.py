@@ -17,8 +17,8 @@ from frameledger_services.functions.call_state import BackgroundTasks
 from frameledger_services.functions.local_calls import LocalCalls
 from frameledger_services.functions.options import Options
 from frameledger_services.functions.plan import CallPlan
+from frameledger_services.store.call_snapshots import CallSnapshot
 from frameledger_services.store.connections import DatabaseUnavailableError
-from frameledger_services.store.tool_calls import CallSnapshot
 from frameledger_services.work import Lease, LeaseLostError
 
 

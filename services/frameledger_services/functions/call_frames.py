@@ -25,7 +25,8 @@ from frameledger.frames.calls import Waiting
 from frameledger.ids import ContextId, ToolCallId, Version
 from frameledger_services import call_words
 from frameledger_services.functions.options import Options
-from frameledger_services.store.tool_calls import CallKey, CallSnapshot
+from frameledger_services.store.call_snapshots import CallSnapshot
+from frameledger_services.store.tool_calls import CallKey
 
 FRAMES = UUID("5f0d6c1e-7a34-5f0b-9d37-3c1f6a7e2b94")
 """Never changes: with another namespace a repeated frame would not be a duplicate."""

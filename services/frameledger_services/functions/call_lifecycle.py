@@ -37,7 +37,7 @@ from frameledger_services.functions.execution import NotBegun
 from frameledger_services.functions.handler import CallHandler
 from frameledger_services.functions.plan import CallPlan
 from frameledger_services.functions.reports import ResultReport
-from frameledger_services.store.tool_calls import CallSnapshot
+from frameledger_services.store.call_snapshots import CallSnapshot
 from frameledger_services.telemetry.tracing import NO_SPAN, Span
 from frameledger_services.work import Ending, LeaseLostError, StopReason
 

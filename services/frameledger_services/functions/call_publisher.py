@@ -27,7 +27,7 @@ from frameledger_services.functions.execution import text_of
 from frameledger_services.functions.notifications import context_updated
 from frameledger_services.functions.params import ResultRefusedError
 from frameledger_services.functions.reports import HandlerReport, ResultReport, WaitReport
-from frameledger_services.store.tool_calls import Interruption
+from frameledger_services.store.call_snapshots import Interruption
 from frameledger_services.telemetry import names
 
 REFUSALS = 3

@@ -20,8 +20,8 @@ from frameledger_services.functions.notifications import CancelledHook
 from frameledger_services.functions.params import FunctionCallParams, ResultRefusedError
 from frameledger_services.functions.plan import CallPlan
 from frameledger_services.functions.reports import Inbox, Reporter
+from frameledger_services.store.call_snapshots import CallSnapshot
 from frameledger_services.store.connections import DatabaseError
-from frameledger_services.store.tool_calls import CallSnapshot
 from frameledger_services.telemetry import names
 from frameledger_services.telemetry.tracing import NO_SPAN, Span
 from frameledger_services.work import Job, LeaseLostError, Session

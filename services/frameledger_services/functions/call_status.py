@@ -12,10 +12,10 @@ import psycopg
 from frameledger_services import logs
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.settings import Settings
-from frameledger_services.store import progress_channel, tool_calls
+from frameledger_services.store import call_snapshots, progress_channel
+from frameledger_services.store.call_snapshots import CallSnapshot, FrameOfCall
 from frameledger_services.store.connections import Connections, DatabaseError, connect
 from frameledger_services.store.schema import SchemaError
-from frameledger_services.store.tool_calls import CallSnapshot, FrameOfCall
 
 NAME = "frameledger-functions"
 FOLDED_SECONDS = 60.0
@@ -54,7 +54,7 @@ class CallStatusReader:
     async def read_all(self, calls: Sequence[CallAttempt]) -> list[CallSnapshot]:
         """Returns the status of each of these calls, in their order, by one query. Raises `DatabaseError`."""
         about = [FrameOfCall(call.context_id, call.in_progress_id, call.key) for call in calls]
-        return await self._connections.read(tool_calls.snapshots, about)
+        return await self._connections.read(call_snapshots.snapshots, about)
 
     @asynccontextmanager
     async def folding(
@@ -90,7 +90,7 @@ class CallStatusReader:
             if questions:
                 try:
                     answers = await self._connections.read(
-                        tool_calls.snapshots, [question.about for question in questions]
+                        call_snapshots.snapshots, [question.about for question in questions]
                     )
                 except DatabaseError as error:
                     _log.warning("call.status_unreadable", error=str(error), calls=len(questions))

@@ -23,7 +23,7 @@ from frameledger_services.functions.reports import (
     ResultReport,
     WaitReport,
 )
-from frameledger_services.store.tool_calls import CallSnapshot, Interruption
+from frameledger_services.store.call_snapshots import CallSnapshot, Interruption
 from frameledger_services.work import Ending, LeaseLostError, StopReason
 
 FRESH_SECONDS = 0.5

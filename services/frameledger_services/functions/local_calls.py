@@ -35,8 +35,8 @@ from frameledger_services.functions.call_lifecycle import CallLifecycle
 from frameledger_services.functions.call_state import CallDependencies, JobPublisher
 from frameledger_services.functions.plan import CallPlan
 from frameledger_services.functions.queues import Queues
+from frameledger_services.store.call_snapshots import CallSnapshot
 from frameledger_services.store.connections import DatabaseError
-from frameledger_services.store.tool_calls import CallSnapshot
 
 _log = logs.get_logger("functions")
 
