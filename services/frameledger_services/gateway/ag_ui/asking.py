@@ -18,25 +18,20 @@ from typing import Any
 from starlette.requests import Request
 
 from frameledger.frames import AnyFrame
-from frameledger_services import logs
 from frameledger_services.client import ContextChangedError, PublishedFrame
-from frameledger_services.gateway import conversation_gate, publishing, request_frames
-from frameledger_services.gateway.ag_ui import answers, history, messages
+from frameledger_services.gateway import conversation_gate, publishing
+from frameledger_services.gateway.ag_ui import answers, history
 from frameledger_services.gateway.ag_ui.answers import CallKey
-from frameledger_services.gateway.ag_ui.interrupt_ids import call_of_interrupt
+from frameledger_services.gateway.ag_ui.call_settling import PLACE_REPLACED, CallSettling
 from frameledger_services.gateway.ag_ui.request_frames import RequestFrames, of_entry, of_message
 from frameledger_services.gateway.ag_ui.run_input import Message, RunInput
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.store import client_calls, client_requests, conversation_state, offers
-from frameledger_services.store.client_calls import ClientCall
+from frameledger_services.store import client_requests, conversation_state, offers
 from frameledger_services.store.client_requests import AskedRun, FrameOutcome
 from frameledger_services.store.conversation_state import Thread
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.shown_messages import ShownMessage, shown_messages
-
-PLACE_REPLACED = "place_replaced"
-"""The reason for which an answer is not applied: the history no longer contains its call."""
 
 CONTEXT_CHANGED = "context_changed"
 """The reason for which a question is not applied: another client published first."""
@@ -47,8 +42,6 @@ outcome."""
 
 LOOK_SECONDS = 0.25
 """The interval at which a waiting request checks whether the client of the previous answer has left."""
-
-_log = logs.get_logger("gateway")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +66,12 @@ class Question:
             raise conversation_gate.busy(self.run_request.thread_id, conversation_gate.CHANGING)
         thread = await self._with_tools(await self._wait_until_free())
         results = answers.of_calls(thread, self.run_request.conversation)
-        facts = await self._client_calls()
-        if not results and (settled_version := await self._settled_by_another(thread, facts)) is not None:
-            # Another client answered first: this one receives the run that the other's answer started.
-            return AskedRun(settled_version, self.run_request.run_id, is_answer=True)
+        facts = await self._settling.client_calls()
+        if not results and (settled := await self._settling.settled_by_another(thread, facts)) is not None:
+            return settled
         thread = await self._without_abandoned(thread, results, facts)
         plan = await self._plan(thread.messages, self._without_answers(results), facts)
-        if (answered := await self._answer(thread, results)) is not None:
+        if (answered := await self._settling.answer(thread, results)) is not None:
             await self._say_behind(thread, plan, facts, unused[0])
             return answered
         if results:
@@ -122,6 +114,10 @@ class Question:
         # In a thread: both may have megabytes.
         return await asyncio.to_thread(history.plan, stored, sent, facts)
 
+    @property
+    def _settling(self) -> CallSettling:
+        return CallSettling(self.dependencies.database, self.run_request, self.frames, self._publish)
+
     async def _thread(self) -> Thread:
         return await self.dependencies.database.read(conversation_state.thread, self.run_request.thread_id)
 
@@ -162,14 +158,14 @@ class Question:
         version `first`, and so are its answers to the calls in `answered`. Its messages are stored if `unused` has no
         question."""
         thread = await self._thread()
-        conversation, facts = self.run_request.conversation, await self._client_calls()
+        conversation, facts = self.run_request.conversation, await self._settling.client_calls()
         results = {
             call: message
             for call, message in answers.of_calls(thread, conversation).items()
             if message.tool_call_id not in answered
         }
         if thread.waiting:
-            await self._answer(thread, results)
+            await self._settling.answer(thread, results)
         if not unused:
             return
         before = await self.dependencies.database.read(shown_messages, self.run_request.thread_id, first - 1)
@@ -211,31 +207,6 @@ class Question:
             thread = await self._wait_until_free()
         raise conversation_gate.busy(self.run_request.thread_id, "Other clients keep changing its functions.")
 
-    async def _client_calls(self) -> Mapping[str, ClientCall]:
-        """Returns the calls of clients' functions for which this request has results, by their ids in the protocol."""
-        named = {
-            one.tool_call_id: messages.call_of_name(one.tool_call_id)
-            for one in self.run_request.conversation
-            if one.role == "tool" and one.tool_call_id is not None
-        }
-        calls_by_id = await self.dependencies.database.read(
-            client_calls.of_clients, self.run_request.thread_id, [*named, *named.values()]
-        )
-        calls = {name: calls_by_id.get(name) or calls_by_id.get(call) for name, call in named.items()}
-        return {name: call for name, call in calls.items() if call is not None}
-
-    async def _settled_by_another(self, thread: Thread, facts: Mapping[str, ClientCall]) -> int | None:
-        """Returns the version at which another client settled the call of the result that ends this request, or None if
-        none did."""
-        call = answers.last_answered(self.run_request.conversation, facts)
-        if call is None or call.settled_version is None:
-            return None
-        ids = await self.dependencies.database.read(
-            client_requests.message_ids_of, self.run_request.thread_id, call.settled_version
-        )
-        given_as = ids[0] if len(ids) == 1 else None
-        return answers.settled_by_another_client(thread, self.run_request.conversation[-1], call, given_as)
-
     async def _without_abandoned(
         self, thread: Thread, results: Mapping[CallKey, Message], facts: Collection[str]
     ) -> Thread:
@@ -246,46 +217,14 @@ class Question:
         if thread.waiting:
             plan = await self._plan(thread.messages, self._without_answers(results), facts)
             is_replaced = plan.kind == "replace"
-        left = request_frames.abandoned(
-            thread.waiting,
-            lambda call: (call.tool_call_id, call.requested_version) in results,
-            is_replaced=is_replaced,
-        )
-        for call in left:
-            await self._publish(self.frames.cancellation(call), None)
-        return await self._thread() if left else thread
+        is_changed = await self._settling.leave(thread, results, is_replaced=is_replaced)
+        return await self._thread() if is_changed else thread
 
     async def _served(self) -> Sequence[dict[str, Any]]:
         """Returns the functions of live services, which a new conversation gets."""
         if not self.dependencies.settings.gateway_ag_ui_tools:
             return ()
         return list((await self.dependencies.database.read(offers.tools_on_offer)).values())
-
-    async def _answer(self, thread: Thread, results: Mapping[CallKey, Message]) -> AskedRun | None:
-        """Publish the answers to waiting calls: those of `resume`, and tool messages. Returns the run with which the
-        conversation continues, or None if no answer counts. If another client answered first, it is the run that the
-        other's answer started."""
-        waiting = {(call.tool_call_id, call.requested_version): call for call in thread.waiting}
-        frames: list[AnyFrame] = []
-        for entry in self.run_request.resume or ():
-            named = call_of_interrupt(entry.interrupt_id)
-            call = None if named is None else waiting.get(named)
-            if named is None or call is None:
-                # Answered earlier, or by another client, or not a call that waits: the run continues without it.
-                _log.warning("gateway.unknown_interrupt", context_id=self.run_request.thread_id)
-                continue
-            frames.append(self.frames.resumed(entry, call))
-            del waiting[named]
-        for key, message in results.items():
-            if (call := waiting.get(key)) is not None:
-                frames.append(self.frames.result(message, call))
-        stored = [await self._publish(frame, None) for frame in frames]
-        counting = [one.version for one in stored if one is not None and one.outcome == "applied"]
-        if counting and counting[0] is not None:
-            return AskedRun(counting[0], self.run_request.run_id, is_answer=True)
-        if any(one is not None and one.reason != PLACE_REPLACED for one in stored):
-            return AskedRun(thread.version, self.run_request.run_id)
-        return None
 
     async def _publish_plan(
         self, thread: Thread, plan: history.Plan, what: str, *, expects: bool = True
