@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Protocol
 
 from frameledger.frames import LLMFullResponseStartFrame, LLMThoughtTextFrame, TextFrame
 from frameledger_services.gateway.ag_ui.client_copy import ClientCopy
 from frameledger_services.gateway.ag_ui.messages import nth
 from frameledger_services.gateway.ag_ui.streamed_message import Event, OpenText, OpenThought
-
-
-class Written(Protocol):
-    """A message that a frame wrote."""
-
-    @property
-    def role(self) -> str | None: ...
-    @property
-    def run_id(self) -> str | None: ...
-    @property
-    def makes_calls(self) -> bool: ...
+from frameledger_services.store.shown_messages import WrittenMessage
 
 
 class StreamedAnswers:
@@ -50,7 +39,7 @@ class StreamedAnswers:
         """Returns whether the open response may belong to this run. `run_id` is None if a frame names no run."""
         return run_id is None or self._answers in (None, run_id) or self._is_unnamed
 
-    def may_have_said(self, message: Written) -> bool:
+    def may_have_said(self, message: WrittenMessage) -> bool:
         """Returns whether a message may be the open text. The text of a response that names no run may be any text of
         the assistant: the messages are sent again after it."""
         if message.role != "assistant" or message.makes_calls:

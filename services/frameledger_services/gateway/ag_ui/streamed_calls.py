@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from frameledger.evolve import call_messages
 from frameledger.frames import FunctionCallCancelFrame, FunctionCallInProgressFrame, FunctionCallResultFrame
@@ -13,30 +13,7 @@ from frameledger_services.gateway.ag_ui.client_copy import ClientCopy
 from frameledger_services.gateway.ag_ui.interrupt_ids import interrupt_id
 from frameledger_services.gateway.ag_ui.messages import CallNames
 from frameledger_services.gateway.ag_ui.streamed_message import Event
-
-
-class WaitingCall(Protocol):
-    """A call that waits for a person."""
-
-    @property
-    def tool_call_id(self) -> str: ...
-    @property
-    def requested_version(self) -> int: ...
-    @property
-    def waiting_for(self) -> str | None: ...
-    @property
-    def waiting_deadline(self) -> Any: ...
-
-
-class BegunCall(Protocol):
-    """A call that its client answers (RA5.client): it has no start frame of its own."""
-
-    @property
-    def tool_call_id(self) -> str: ...
-    @property
-    def function_name(self) -> str: ...
-    @property
-    def arguments(self) -> Any: ...
+from frameledger_services.store.client_calls import WaitingCall
 
 
 class StreamedCalls:

@@ -25,11 +25,12 @@ from frameledger.frames import (
 )
 from frameledger_services.gateway.ag_ui.client_copy import ClientCopy
 from frameledger_services.gateway.ag_ui.messages import SHOWN_ROLES, shown
-from frameledger_services.gateway.ag_ui.streamed_answers import StreamedAnswers, Written
-from frameledger_services.gateway.ag_ui.streamed_calls import BegunCall, StreamedCalls, WaitingCall
+from frameledger_services.gateway.ag_ui.streamed_answers import StreamedAnswers
+from frameledger_services.gateway.ag_ui.streamed_calls import StreamedCalls
 from frameledger_services.gateway.ag_ui.streamed_message import Event
 from frameledger_services.gateway.ag_ui.usage import RunUsage
-from frameledger_services.store.shown_messages import ShownMessage
+from frameledger_services.store.client_calls import BegunCall, WaitingCall
+from frameledger_services.store.shown_messages import ShownMessage, WrittenMessage
 
 PROTOCOL_VERSION = "1.0"
 
@@ -107,7 +108,7 @@ class Translation:
         outcome: str = "applied",
         reason: str | None = None,
         begun_calls: Sequence[BegunCall] = (),
-        written: Sequence[Written] = (),
+        written: Sequence[WrittenMessage] = (),
     ) -> list[Event]:
         """Returns the events of a stored frame. `begun_calls` has the calls of the client's functions that began with
         it, and `written` the messages that were written with it.
@@ -254,6 +255,6 @@ def _of_events(events: Iterable[Event]) -> Counter[str]:
     return +Counter({"assistant": texts, "calls": calls, "tool": calls})
 
 
-def _of_messages(written: Iterable[Written]) -> Counter[str]:
+def _of_messages(written: Iterable[WrittenMessage]) -> Counter[str]:
     """Returns the number of these messages that a client is shown, by kind."""
     return Counter("calls" if one.makes_calls else one.role for one in written if one.role in SHOWN_ROLES)
