@@ -370,6 +370,27 @@ def test_a_version_is_a_whole_number(use, context_id, version):
     use(work)
 
 
+@pytest.mark.regression("fault 264")
+def test_no_frame_expects_a_version_that_is_no_whole_number(use, context_id):
+    async def work(client):
+        for version in ("1", 1.5):
+            with pytest.raises(TypeError, match=f"whole number, from 0, and not {version!r}"):
+                await client.publish(context_id, append("Hi."), expected_version=version)
+        assert await client.newest_version(context_id) == 0
+
+    use(work)
+
+
+@pytest.mark.regression("fault 264")
+def test_frames_are_read_after_any_whole_number(use, context_id):
+    async def work(client):
+        await client.publish(context_id, append("Hi."), wait=True, within=ON_SERVERS)
+        for after, count in ((-(10**30), 1), (-1, 1), (1, 0), (10**30, 0)):
+            assert len([frame async for frame in client.frames(context_id, after)]) == count
+
+    use(work)
+
+
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "%2F", "\u00fc \u2028?#&", "x" * 255])
 def test_an_id_is_any_text(use, context_id, name, kind):
     # Both kinds on one log: each has a conversation of its own, but where the id has no room for that.

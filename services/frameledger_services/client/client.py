@@ -301,7 +301,7 @@ class Client(Conversations):
     async def frames(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
         """Yields the stored frames of a conversation after a version, in order; none of one that does not exist. Raises
         `DatabaseError`, `SchemaError` and `SettingsError`, as `context` does."""
-        after_version = reading.whole(after_version)
+        after_version = reading.whole_after(after_version)
         while page := await self._frames(context_id, after_version):
             for frame in page:
                 yield frame
@@ -318,7 +318,7 @@ class Client(Conversations):
         """
         if not reading.may_exist(context_id):
             raise reading.NoSuchContextError(context_id)
-        after_version = reading.whole(after_version)
+        after_version = reading.whole_after(after_version)
         await self._listen(within=LISTEN_SECONDS)
         partition = await self._connections.read(reading.partition_of, self._topic, context_id)
         while True:

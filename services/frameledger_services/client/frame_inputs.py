@@ -11,6 +11,7 @@ from frameledger.frames import FRAME_TYPES, AnyFrame, Frame, OfContext
 from frameledger.frames.base import INT64_MAX, wire_form
 from frameledger.record import DecodeError, decode
 from frameledger.values import value
+from frameledger_services.client.reading import whole
 from frameledger_services.event_log.frame_defaults import with_defaults
 
 
@@ -115,8 +116,9 @@ class FramePreparation:
 
 def expecting(prepared: Sequence[PreparedFrame], version: int) -> list[PreparedFrame]:
     """Returns the one frame, expecting this version of the context. Raises ValueError for more than one, since the
-    others would not depend on it, and for a frame that cannot expect a version or expects another one."""
-    if isinstance(version, bool) or not 0 <= version <= INT64_MAX:
+    others would not depend on it, and for a frame that cannot expect a version or expects another one; TypeError for a
+    version that is no whole number."""
+    if isinstance(version, bool) or not 0 <= (version := whole(version)) <= INT64_MAX:
         raise ValueError(
             f"expected_version counts the frames of a conversation from 0, so it cannot be {version!r}."
         )

@@ -11,6 +11,7 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from frameledger.frames import AnyFrame
+from frameledger.frames.base import INT64_MAX
 from frameledger.ids import ContextId, Version
 from frameledger.partition import partition_for
 from frameledger.record import decode, is_context_id
@@ -37,6 +38,7 @@ __all__ = [
     "next_offset",
     "partition_of",
     "whole",
+    "whole_after",
 ]
 
 
@@ -84,6 +86,12 @@ def whole(version: SupportsIndex) -> int:
         return index(version)
     except TypeError:
         raise TypeError(f"A version is a whole number, from 0, and not {version!r}.") from None
+
+
+def whole_after(version: SupportsIndex) -> int:
+    """Returns the version after which frames are read, within 64 bits: the database takes no others. Raises TypeError
+    as `whole`."""
+    return max(0, min(whole(version), INT64_MAX))
 
 
 async def frames_after(

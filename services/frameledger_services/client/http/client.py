@@ -27,6 +27,7 @@ from frameledger_services.client.reading import (
     StoredFrame,
     may_exist,
     whole,
+    whole_after,
 )
 from frameledger_services.settings import PREFIX, Settings, SettingsError
 from frameledger_services.supervision import Backoff
@@ -175,7 +176,7 @@ class HttpClient(Conversations):
         backoff, deadline = Backoff(), _now() + READ_SECONDS
         if not may_exist(context_id):
             return
-        after_version = whole(after_version)
+        after_version = whole_after(after_version)
         while True:
             before = after_version
             try:
@@ -213,7 +214,7 @@ class HttpClient(Conversations):
         self._check_open()
         if not may_exist(context_id):
             raise NoSuchContextError(context_id)
-        after_version = whole(after_version)
+        after_version = whole_after(after_version)
         backoff, has_begun = Backoff(), False
         while True:
             began = _now()
