@@ -5,6 +5,10 @@ and TCP waits for minutes. So the kernel gets timeouts, and if a statement is no
 connection checks whether the server is executing it. If it is, the statement may take as long as it needs; otherwise
 the connection is closed. The caller gets a `psycopg.OperationalError`, as if the server had died, and reconnects. If
 the address has several hosts, the next one is tried after `connect_seconds`.
+
+A server that refuses the second connection, such as one that has no more of them, is alive, and says nothing about the
+statement. Whoever hung up on it would not be let in again either. So the statement keeps its connection, and the server
+is asked again later.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -204,14 +208,38 @@ class GuardedConnection(AsyncConnection[Any]):
             await asyncio.sleep(SILENT_SECONDS)
 
     async def _is_worked_for(self) -> bool:
+        """Whether the server executes the statement, or is alive and lets nobody in who could ask."""
         try:
             async with (
                 asyncio.timeout(ASK_SECONDS),
                 await AsyncConnection.connect(self._where, autocommit=True) as other,
             ):
                 return await (await other.execute(_IS_ACTIVE, (self._backend,))).fetchone() is not None
-        except (psycopg.Error, TimeoutError):
+        except (TimeoutError, psycopg.errors.ConnectionTimeout):
             return False
+        except psycopg.OperationalError:
+            return await self._is_alive()
+        except psycopg.Error:
+            return False
+
+    async def _is_alive(self) -> bool:
+        """Whether the server answers at all, be it with a refusal: that is no part of psycopg's error, except in words
+        of the server's language, and libpq's ping blocks the process. A server answers this request whoever asks."""
+        with suppress(OSError, psycopg.Error, TimeoutError):
+            async with asyncio.timeout(ASK_SECONDS):
+                reader, writer = await self._dial()
+                with closing(writer):
+                    writer.write(_SSL_REQUEST)
+                    return await reader.read(1) != b""
+        return False
+
+    async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        host, port = self.info.hostaddr or self.info.host, self.info.port
+        if host.startswith("/"):
+            return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+        if host.startswith("@"):  # in Linux's abstract namespace
+            return await asyncio.open_unix_connection(f"\0{host[1:]}/.s.PGSQL.{port}")
+        return await asyncio.open_connection(host, port)
 
     def _hang_up(self) -> None:
         """Shut down the socket. libpq then finds the connection closed by the server."""
@@ -280,4 +308,8 @@ _BEGIN = """
     )
 """
 
-_IS_ACTIVE = "SELECT FROM pg_stat_activity WHERE pid = %s AND state = 'active'"
+_SSL_REQUEST = bytes.fromhex("00000008 04d2162f")
+"""Of PostgreSQL's protocol: asks whether it speaks TLS. It answers with one character, before anything else."""
+
+# With `track_activities` off the server does not know what its sessions do.
+_IS_ACTIVE = "SELECT FROM pg_stat_activity WHERE pid = %s AND state IN ('active', 'disabled')"

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from tests.bounds import IN_PROCESS, ON_SERVERS, scaled
@@ -176,6 +177,85 @@ def test_a_statement_that_a_living_server_works_on_may_take_as_long_as_it_likes(
             before = way.accepted
             while way.accepted < before + 3:
                 # It checked three times.
+                assert not waiting.done()
+                await connecting.ping(holds)
+            await holds.execute("SELECT pg_advisory_unlock(1)")
+            await waiting
+
+    asyncio.run(scenario())
+
+
+REFUSALS = {
+    "no connection is left": "ALTER DATABASE {} CONNECTION LIMIT 0",
+    "nobody is let in": "ALTER DATABASE {} ALLOW_CONNECTIONS false",
+    "a password has changed": "ALTER ROLE {} PASSWORD 'changed'",
+}
+
+
+@pytest.fixture
+def somebody(database):
+    """The address of a user who is no superuser: a limit of connections is none for those."""
+    name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'somebody'").format(sql.Identifier(name)))
+    # Without the password file, which has the superuser's.
+    yield make_conninfo(database, user=name, password="somebody", passfile="/dev/null")
+    with psycopg.connect(database, autocommit=True, dbname="postgres") as connection:
+        connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+@pytest.mark.regression("fault 310")
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_statement_keeps_its_connection_while_its_server_refuses_others(
+    database, somebody, refusal, monkeypatch
+):
+    monkeypatch.setattr(connecting, "SILENT_SECONDS", scaled(0.5))
+    monkeypatch.setattr(connecting, "ASK_SECONDS", ON_SERVERS)
+    name = sql.Identifier(psycopg.conninfo.conninfo_to_dict(database)["dbname"])
+
+    async def scenario():
+        async with (
+            asyncio.timeout(ON_SERVERS),
+            way_to(somebody) as (way, address),
+            await psycopg.AsyncConnection.connect(database, autocommit=True) as holds,
+            await connecting.connect(at(address), "test") as waits,
+            asyncio.TaskGroup() as tasks,
+        ):
+            with psycopg.connect(database, autocommit=True, dbname="postgres") as administration:
+                administration.execute(sql.SQL(REFUSALS[refusal]).format(name))
+            await holds.execute("SELECT pg_advisory_lock(1)")
+            waiting = tasks.create_task(waits.execute("SELECT pg_advisory_lock(1)"))
+            before = way.accepted
+            # Each time that it checks it is refused, and asks whether the server is alive.
+            while way.accepted < before + 6:
+                assert not waiting.done()
+                await connecting.ping(holds)
+            await holds.execute("SELECT pg_advisory_unlock(1)")
+            await waiting
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.regression("fault 310")
+def test_a_statement_keeps_its_connection_where_the_server_does_not_track_what_sessions_do(
+    database, monkeypatch
+):
+    monkeypatch.setattr(connecting, "SILENT_SECONDS", scaled(0.5))
+    monkeypatch.setattr(connecting, "ASK_SECONDS", ON_SERVERS)
+    untracked = make_conninfo(database, options="-c track_activities=off")
+
+    async def scenario():
+        async with (
+            asyncio.timeout(ON_SERVERS),
+            way_to(untracked) as (way, address),
+            await psycopg.AsyncConnection.connect(database, autocommit=True) as holds,
+            await connecting.connect(at(address), "test") as waits,
+            asyncio.TaskGroup() as tasks,
+        ):
+            await holds.execute("SELECT pg_advisory_lock(1)")
+            waiting = tasks.create_task(waits.execute("SELECT pg_advisory_lock(1)"))
+            before = way.accepted
+            while way.accepted < before + 3:
                 assert not waiting.done()
                 await connecting.ping(holds)
             await holds.execute("SELECT pg_advisory_unlock(1)")
