@@ -3,6 +3,7 @@ times, and nothing here waits for them (RA5.counted)."""
 
 import asyncio
 import json
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -101,6 +102,34 @@ def test_an_interrupted_answer_has_what_was_said_and_what_was_heard(database):
 def test_however_it_ends_the_run_says_so(database, frame, became):
     runs = projected(database, RECORDING, *ASKS, STARTS, says("Past"), frame)
     assert runs[0][2] == became
+
+
+@pytest.mark.regression("fault 250")
+def test_what_was_said_before_another_answer_began_is_of_the_first_alone(database):
+    """The start of the second writes it."""
+    runs = projected(database, RECORDING, *ASKS, STARTS, says("Past"), STARTS, says("Half past"), ENDS)
+    assert [(run[2], *run[8:10]) for run in runs] == [
+        ("replaced", "Past", "Past"),
+        ("ended", "Half past", "Half past"),
+    ]
+    with psycopg.connect(database) as connection:
+        shown = "SELECT became, said FROM run_history ORDER BY version"
+        assert connection.execute(shown).fetchall() == [("replaced", "Past"), ("ended", "Half past")]
+
+
+@pytest.mark.regression("fault 251")
+@pytest.mark.parametrize(
+    ("used", "tokens", "is_partial"),
+    [({}, (None, None), False), ({"usage": {"input_tokens": 70}}, (70, None), True)],
+    ids=["nothing", "a part"],
+)
+def test_the_usage_of_an_answer_that_was_cut_off_is_partial_if_some_is_known(
+    database, used, tokens, is_partial
+):
+    [run] = projected(database, RECORDING, *ASKS, STARTS, says("Past noon.") | used, CUTS)
+    assert run[5:8] == (*tokens, is_partial)
+    page = (Path(__file__).parents[2] / "infra" / "queries.md").read_text(encoding="utf-8")
+    assert "at the start, and `runs.usage_partial` is set; OpenAI reports nothing" in " ".join(page.split())
 
 
 def test_what_is_still_being_said_is_noted_and_nobody_waits_for_it(database):

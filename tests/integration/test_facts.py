@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -209,6 +209,15 @@ def test_facts_of_a_day_read_that_day(many, view):
     assert fetched < MOST_ROWS
 
 
+@pytest.mark.regression("fault 249")
+def test_turns_of_two_days_do_not_read_the_messages_of_all_days(many):
+    """Of a thirtieth of the messages each is looked up, and of more all were joined."""
+    query = "SELECT * FROM facts_turns WHERE said_at >= %(since)s AND said_at < %(until)s"
+    scanned, fetched = reads(many, query, {"since": DAY[0], "until": DAY[1] + timedelta(days=1)})
+    assert scanned <= {"eras"}, "it is empty"
+    assert fetched < 2 * MOST_ROWS
+
+
 @pytest.mark.parametrize("query", OF_A_DAY, ids=[query.split("\n")[1].strip()[:40] for query in OF_A_DAY])
 def test_a_question_of_the_first_day_reads_that_day(many, query):
     scanned, fetched = reads(many, f"SELECT count(asked) FROM ({query.rstrip().rstrip(';')}) AS asked")
@@ -343,6 +352,13 @@ def by_grafana(query):
             "WHERE to_tsvector('simple', text) @@ websearch_to_tsquery('simple', 'nobody says this')",
         ),
         ("contexts_last_at", "SELECT context_id FROM facts_conversations ORDER BY last_at DESC LIMIT 20"),
+        ("runs_by_id", "SELECT * FROM facts_runs WHERE run_id = 'another'"),
+        ("tool_calls_by_id", "SELECT * FROM facts_calls WHERE tool_call_id = 'call_7_5'"),
+        (
+            "tool_calls_by_key",
+            "SELECT * FROM facts_calls WHERE idempotency_key = '8d4f2f6e-54a7-4c39-9b5c-3a1f0e7d2b61'",
+        ),
+        ("frames_by_trace", "SELECT version FROM frames WHERE trace_id = '4bf92f3577b34da6a3ce929d0e0e4736'"),
     ],
 )
 def test_an_index_for_more_is_one_statement_of_the_page_and_is_used(many, index, query):

@@ -253,6 +253,47 @@ def test_some_runs_and_turns_are_shown_without_the_messages_of_all_conversations
     assert fetched <= most_rows
 
 
+@pytest.mark.regression("fault 249")
+@pytest.mark.parametrize(
+    ("query", "most_rows"),
+    [
+        (
+            "SELECT * FROM timeline WHERE context_id = '{LONG}' "
+            "AND version > (SELECT version - 10 FROM contexts WHERE context_id = '{LONG}')",
+            11,
+        ),
+        (
+            "SELECT * FROM facts_messages WHERE context_id = '{LONG}' ORDER BY era DESC, position DESC LIMIT 10",
+            20,
+        ),
+        (
+            "SELECT * FROM facts_turns WHERE context_id = '{LONG}' ORDER BY era DESC, position DESC LIMIT 10",
+            150,
+        ),
+        (
+            "SELECT * FROM facts_runs WHERE context_id = '{LONG}' ORDER BY requested_version DESC LIMIT 10",
+            100,
+        ),
+        (
+            "SELECT * FROM facts_calls WHERE context_id = '{LONG}' ORDER BY requested_version DESC LIMIT 10",
+            10,
+        ),
+    ],
+    ids=["frames", "messages", "turns", "runs", "calls"],
+)
+def test_the_end_of_a_long_conversation_is_read_without_what_came_before(filled, query, most_rows):
+    scanned, fetched = reads(filled, query.replace("{LONG}", LONG))
+    # Prices are a few.
+    assert scanned <= {"prices"}
+    assert fetched <= most_rows
+
+
+@pytest.mark.regression("fault 249")
+def test_the_turns_of_a_long_conversation_are_found_without_the_eras_of_all(filled):
+    scanned, _ = reads(filled, f"SELECT * FROM facts_turns WHERE context_id = '{LONG}'")
+    assert "eras" not in scanned
+
+
 def test_every_view_that_names_conversations_reads_one_of_them_if_one_is_asked_for(filled):
     """All views that there are, so that none is forgotten."""
     views = filled.execute(

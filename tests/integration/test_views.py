@@ -494,7 +494,7 @@ def test_no_message_makes_a_view_of_answers_fail(folded, content):
 
 def test_what_waits_for_a_person_is_there_until_it_is_settled(folded):
     assert folded.execute("SELECT * FROM waiting").fetchall() == [
-        ("ambiguous-payments", 'pay({"bill…', "the owner's ap…", *folded_at(folded))
+        ("ambiguous-payments", 'pay({"bil…', "the owner's a…", *folded_at(folded))
     ]
     folded.execute("UPDATE tool_calls SET status = 'done' WHERE status = 'waiting'")
     assert folded.execute("SELECT * FROM waiting").fetchall() == []

@@ -91,8 +91,8 @@ runs = Table(
     column(
         "usage_partial",
         Boolean,
-        "True if the token counts are incomplete: the run has no end that reports them, or ended "
-        "with an error.",
+        "True if the token counts are only what was reported before an end that the run does not have, or that was an "
+        "error. False also if nothing was reported: then they are null.",
         "false",
     ),
     optional("claim", Text, "The claim that the latest start names; see claims.token."),
