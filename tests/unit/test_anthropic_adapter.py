@@ -233,6 +233,13 @@ def test_what_a_front_end_sends_to_any_provider_is_no_demand():
     assert (several["stop_sequences"], "stop" in several) == (["?"], False)
 
 
+@pytest.mark.regression("worker 166")
+def test_null_is_no_demand():
+    assert body(user("a"), settings={"extra": {"stop": None, "response_format": None}}) == body(user("a"))
+    asked = body(user("a"), settings={"extra": {"stop": None, "stop_sequences": ["?"]}})
+    assert asked["stop_sequences"] == ["?"]
+
+
 @pytest.mark.parametrize("name", ["frequency_penalty", "presence_penalty", "seed"])
 def test_a_setting_that_the_api_lacks_is_refused_by_name(name):
     with pytest.raises(UnmappableError, match=name):

@@ -90,6 +90,13 @@ def test_what_was_said_after_the_calls_stays_after_them():
     assert told(*messages, of="1.11.") == [call("x", "y"), result("x"), bot("Done."), result("y")]
 
 
+@pytest.mark.regression("worker 165")
+def test_a_message_of_words_and_calls_keeps_its_calls_when_others_of_its_answer_join_it():
+    """A client may rewrite the message of a call, which is of the answer then as before."""
+    messages = call("x", content="I look."), result("x"), call("y"), result("y")
+    assert told(*messages, of="1.1.") == [call("x", "y", content="I look."), result("x"), result("y")]
+
+
 def test_calls_of_which_nothing_is_known_stay_as_they_are_written():
     messages = bot("I look."), call("x"), result("x"), call("y"), result("y"), call("z", content="Now z.")
     assert told(*messages) == list(messages)

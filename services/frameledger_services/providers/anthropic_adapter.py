@@ -27,6 +27,9 @@ BINDING = "block_binding"
 
 _VERSION = re.compile(r"claude-[a-z]+-(\d+)(?:-(\d{1,2}))?(?!\d)")
 
+_PLAIN = {"type": "text"}
+"""The `response_format` that every answer has."""
+
 _MODES = {"auto": "auto", "required": "any", "none": "none"}
 
 
@@ -123,11 +126,11 @@ class AnthropicLLMAdapter(LLMAdapter):
 
     def extra(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         body = dict(fields)
-        if "stop" in body:
-            stop = body.pop("stop")
+        # Null is OpenAI's default of both, and Anthropic's API refuses it.
+        if (stop := body.pop("stop", None)) is not None:
             body.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)
-        if body.get("response_format") == {"type": "text"}:
-            del body["response_format"]
+        if body.get("response_format", _PLAIN) in (None, _PLAIN):
+            body.pop("response_format", None)
         return body
 
     def _sampling(self, settings: LLMSettings) -> dict[str, Any]:

@@ -52,7 +52,9 @@ def gathered(
             yield message
             yield {"role": "assistant", "tool_calls": calls[at]}
         else:
-            yield {**message, "tool_calls": calls[at]}
+            # A client may have put words and calls of its own in the place of a message of the answer.
+            own = () if at in moved else tool_calls(message)
+            yield {**message, "tool_calls": [*own, *calls[at]]}
 
 
 def _with_those_behind_thoughts(
