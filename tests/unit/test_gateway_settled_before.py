@@ -31,7 +31,7 @@ class Database:
     async def read(self, function, context_id, *arguments):
         if function is tool_calls.with_status:
             is_so = arguments[1] == self.status
-            return tool_calls.Settleable("refund", OPENED, None, None) if is_so else None
+            return tool_calls.Settleable("c1", self.status, "refund", OPENED, None, None) if is_so else None
         assert function is wanted_frames.page
         ids = arguments[0].ids
         payload = encode_frame(

@@ -13,7 +13,6 @@ import typer
 
 from frameledger import derived, strict_json
 from frameledger.decode_error import DecodeError
-from frameledger.frames import FunctionCallResultFrame
 from frameledger.ids import ContextId, ToolCallId, Version
 from frameledger_services.cli.terminal import (
     backend,
@@ -28,7 +27,7 @@ from frameledger_services.client import Client, PublishedFrame
 from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import tool_calls
-from frameledger_services.store.tool_calls import UnsettledCall
+from frameledger_services.store.tool_calls import SettleableStatus, UnsettledCall
 from frameledger_services.telemetry import tracing
 from frameledger_services.telemetry.message_spans import settling
 from frameledger_services.telemetry.provider import recording
@@ -124,9 +123,7 @@ def resolve(context: options.Context, call: CallId, result: Result, as_json: opt
     _settle(context, call, result, "ambiguous", as_json)
 
 
-def _settle(
-    context: str, call: str, result: str, status: Literal["waiting", "ambiguous"], as_json: bool
-) -> None:
+def _settle(context: str, call: str, result: str, status: SettleableStatus, as_json: bool) -> None:
     try:
         value = strict_json.loads(result.encode())
     except (DecodeError, ValueError) as error:
@@ -198,19 +195,13 @@ def _fail_unsettleable(context: str, call: str, status: str | None) -> NoReturn:
 
 
 async def _published(
-    settings: Settings, context: str, call: str, result: Any, status: Literal["waiting", "ambiguous"]
+    settings: Settings, context: str, call: str, result: Any, status: SettleableStatus
 ) -> PublishedFrame | None:
     """Publishes the result and returns its outcome, or None if there is no such call."""
     stored_call = await backend.query(settings, tool_calls.with_status, context, call, status)
     if stored_call is None:
         return None
-    frame = FunctionCallResultFrame(
-        function_name=stored_call.function_name,
-        tool_call_id=call,
-        result=result,
-        settled_as="resolved" if status == "ambiguous" else None,
-        opened_version=stored_call.requested_version,
-    )
+    frame = stored_call.settled_with(result)
     of_call = tracing.of_stored(stored_call.trace_id, stored_call.cause)
     async with Client(settings, source=SOURCE) as client:
         with settling(context, call, stored_call.function_name, of_call):

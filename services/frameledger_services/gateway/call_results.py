@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from uuid import uuid5
 
 from starlette.requests import Request
@@ -32,15 +32,13 @@ from frameledger_services.gateway.publishing import KEYS, publishing, source_of
 from frameledger_services.gateway.routes import DescribedRoute, bound
 from frameledger_services.store import past, tool_calls, wanted_frames
 from frameledger_services.store.frame_ids import frame_uuid
-from frameledger_services.store.tool_calls import Settleable
+from frameledger_services.store.tool_calls import Settleable, SettleableStatus
 from frameledger_services.store.wanted_frames import PagedFrame, Wanted
 from frameledger_services.telemetry import tracing
 from frameledger_services.telemetry.message_spans import settling
 
 MOST_IGNORED = 5
 """How often one result may be ignored and sent again."""
-
-Status = Literal["waiting", "ambiguous"]
 
 CALL = parameters.in_path(
     parameters.text("call", ""), "call", "The id of the call (`tool_call_id`).", "call_7"
@@ -117,27 +115,20 @@ async def _settle(dependencies: Dependencies, request: Request) -> Response:
     call_id = CALL.in_path_of(request)
     result, opened_version = await _read_body(request)
     key = preferences.idempotency_key(request)
-    status, call = await _find_call(dependencies, context_id, call_id, opened_version)
+    call = await _find_call(dependencies, context_id, call_id, opened_version)
     ids = _frame_ids(context_id, call_id, call.requested_version, key, result)
     earlier = await _earlier_frames(dependencies, ids, context_id)
     # It may be stored although the call was read as open: stored after that read, or as a parked frame.
     if (settled := _settled_by(earlier, key, result)) is not None:
-        return _answer(context_id, call_id, _how(status, call, settled), settled)
+        return _answer(context_id, call_id, _how(call, settled), settled)
     if not isinstance(call, Settleable):
         raise ProblemError(
             "already-settled",
             f"The call {call_id} is {call.status}: it does not wait for a result.",
             context_id=context_id,
         )
-    frame = FunctionCallResultFrame(
-        # An id is used up once its frame was ignored.
-        id=ids[min(len(earlier), len(ids) - 1)],
-        function_name=call.function_name,
-        tool_call_id=call_id,
-        result=result,
-        settled_as="resolved" if status == "ambiguous" else None,
-        opened_version=call.requested_version,
-    )
+    # An id is used up once its frame was ignored.
+    frame = call.settled_with(result, ids[min(len(earlier), len(ids) - 1)])
     stored = await _publish(dependencies, request, context_id, frame, call)
     if stored.reason == "id_reused":
         raise _key_reused()
@@ -149,16 +140,16 @@ async def _settle(dependencies: Dependencies, request: Request) -> Response:
             f"The result is stored as {stored.outcome} ({stored.reason}): it does not settle the call {call_id}.",
             context_id=context_id,
         )
-    return _answer(context_id, call_id, _how(status, call, stored), stored)
+    return _answer(context_id, call_id, _how(call, stored), stored)
 
 
 def _how(
-    status: Status | None, call: Settleable | past.PastCall, settled: PublishedFrame | PagedFrame
+    call: Settleable | past.PastCall, settled: PublishedFrame | PagedFrame
 ) -> Literal["answered", "resolved"]:
     """Returns how this frame settles the call: `resolved` if the call was ambiguous before it."""
     if isinstance(call, past.PastCall):
         return "resolved" if call.resolved_version == settled.version else "answered"
-    return "resolved" if status == "ambiguous" else "answered"
+    return "resolved" if call.status == "ambiguous" else "answered"
 
 
 def _settles(outcome: str | None, reason: str | None) -> bool:
@@ -264,14 +255,13 @@ async def _read_body(request: Request) -> tuple[Any, int | None]:
 
 async def _find_call(
     dependencies: Dependencies, context_id: str, call_id: str, opened_version: int | None
-) -> tuple[Status, Settleable] | tuple[None, past.PastCall]:
-    """Returns the call with its status, or with None if it can no longer be settled. Raises the problem `not-found`."""
-    statuses: tuple[Status, ...] = ("waiting", "ambiguous")
-    for status in statuses:
+) -> Settleable | past.PastCall:
+    """Returns the call, a past one if it can no longer be settled. Raises the problem `not-found`."""
+    for status in get_args(SettleableStatus):
         if call := await dependencies.database.read(
             tool_calls.with_status, context_id, call_id, status, opened_version
         ):
-            return status, call
+            return call
     await contexts.head_of(dependencies, context_id)
     past_calls = [
         call
@@ -280,4 +270,4 @@ async def _find_call(
     ]
     if not past_calls:
         raise ProblemError("not-found", f"{context_id!r} has no call {call_id}.")
-    return None, past_calls[-1]
+    return past_calls[-1]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from psycopg.rows import class_row
 
-from frameledger.frames import FunctionCallFromLLM
+from frameledger.frames import FunctionCallFromLLM, FunctionCallResultFrame
 from frameledger_services.database_types import Connection
 from frameledger_services.store.client_calls import BY_CLIENT, WAITS_FOR_CLIENT
 from frameledger_services.store.contexts import loads
@@ -162,9 +162,15 @@ async def status_of(connection: Connection, context_id: str, tool_call_id: str) 
     return None if row is None else str(row[0])
 
 
+SettleableStatus = Literal["waiting", "ambiguous"]
+"""Statuses of calls that somebody may settle: a waiting call is answered, an ambiguous one is resolved."""
+
+
 class Settleable(NamedTuple):
     """A call that somebody may settle."""
 
+    tool_call_id: str
+    status: SettleableStatus
     function_name: str
     requested_version: int
     cause: UUID | None
@@ -173,19 +179,31 @@ class Settleable(NamedTuple):
     trace_id: str | None
     """The trace of that frame."""
 
+    def settled_with(self, result: Any, frame_id: str | None = None) -> FunctionCallResultFrame:
+        """Returns the frame with the result that settles it."""
+        return FunctionCallResultFrame(
+            id=frame_id,
+            function_name=self.function_name,
+            tool_call_id=self.tool_call_id,
+            result=result,
+            settled_as="resolved" if self.status == "ambiguous" else None,
+            opened_version=self.requested_version,
+        )
+
 
 async def with_status(
     connection: Connection,
     context_id: str,
     tool_call_id: str,
-    status: str,
+    status: SettleableStatus,
     requested_version: int | None = None,
 ) -> Settleable | None:
     """Returns the newest unresolved call of this id and status. With `requested_version` it is the call that was
     announced there, and no other one of the id. None if there is no such call."""
     cursor = await connection.execute(
         """
-        SELECT call.function_name, call.requested_version, cause.frame_id, cause.trace_id
+        SELECT call.tool_call_id, call.status, call.function_name, call.requested_version, cause.frame_id,
+            cause.trace_id
         FROM tool_calls AS call
         LEFT JOIN frames AS cause
             ON cause.context_id = call.context_id
