@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -17,7 +17,7 @@ from frameledger_services.cli.terminal import output
 from frameledger_services.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from frameledger_services.bench.road.servers import Servers
+    from frameledger_services.bench.measures import Measures
 
 RECORDED = Path(__file__).parents[3] / "tests" / "histories"
 """The project's own histories, in a checkout."""
@@ -167,7 +167,7 @@ def telemetry(only: Only = None, quick: Quick = False, as_json: Json = False) ->
 
 
 def _on_servers(
-    measures: Mapping[str, Callable[[Servers, S], Awaitable[Sequence[Figure]]]],
+    measures: Measures[S],
     scale: S,
     only: Sequence[str] | None,
     quick: bool,

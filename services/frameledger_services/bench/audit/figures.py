@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from frameledger_services.bench.audit import asking, rebuilding, verifying
-from frameledger_services.bench.report import Figure
-from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.measures import Measures
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +23,7 @@ class Scale:
 QUICK = Scale(rounds=1, turns=1, contexts=4, each=40, frames=100, others=20)
 """Enough to test the bench itself, and too little to measure speed."""
 
-Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
-
-MEASURES: dict[str, Measure] = {
+MEASURES: Measures[Scale] = {
     "verify": lambda servers, scale: verifying.measure(
         servers, contexts=scale.contexts, each=scale.each, rounds=scale.rounds
     ),
@@ -38,4 +34,3 @@ MEASURES: dict[str, Measure] = {
         servers, frames=scale.frames, others=scale.others, rounds=scale.turns
     ),
 }
-"""Measurements by name. Each raises `BenchError` if the measured system fails."""

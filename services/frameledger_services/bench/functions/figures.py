@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from frameledger_services.bench.functions import crowd, latency
-from frameledger_services.bench.report import Figure
-from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.measures import Measures
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +20,7 @@ class Scale:
 QUICK = Scale(rounds=1, calls=5, crowd=20)
 """Enough to test the bench itself, and too little to measure speed."""
 
-Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
-
-MEASURES: dict[str, Measure] = {
+MEASURES: Measures[Scale] = {
     "latency": lambda servers, scale: latency.measure(servers, calls=scale.calls, rounds=scale.rounds),
     "crowd": lambda servers, scale: crowd.measure(servers, calls=scale.crowd),
 }
-"""Measurements by name. Each raises `BenchError` if the measured system fails."""

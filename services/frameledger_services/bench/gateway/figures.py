@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from frameledger_services.bench.gateway import appends, reads, streams
 from frameledger_services.bench.gateway.reads import Reading
 from frameledger_services.bench.gateway.streams import Load
-from frameledger_services.bench.report import Figure
-from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.measures import Measures
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +37,7 @@ QUICK = Scale(
 )
 """Enough to test the bench itself, and too little to measure speed."""
 
-Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
-
-MEASURES: dict[str, Measure] = {
+MEASURES: Measures[Scale] = {
     "appends": lambda servers, scale: appends.measure(servers, each=scale.appends, rounds=scale.rounds),
     "reads": lambda servers, scale: reads.measure(
         servers,
@@ -52,4 +48,3 @@ MEASURES: dict[str, Measure] = {
         servers, load=Load(scale.streams, scale.contexts, scale.each, scale.rate), rounds=scale.rounds
     ),
 }
-"""Measurements by name. Each raises `BenchError` if the measured system fails."""

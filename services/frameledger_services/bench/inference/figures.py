@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from frameledger_services.bench.inference import first_token, interruptions, throughput
-from frameledger_services.bench.report import Figure
-from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.measures import Measures
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +33,7 @@ QUICK = Scale(
 )
 """Enough to test the bench itself, and too little to measure speed."""
 
-Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
-
-MEASURES: dict[str, Measure] = {
+MEASURES: Measures[Scale] = {
     "throughput": lambda servers, scale: throughput.measure(
         servers, tokens=scale.tokens, rounds=scale.rounds, loads=scale.loads
     ),
@@ -47,4 +44,3 @@ MEASURES: dict[str, Measure] = {
         servers, interruptions=scale.interruptions, lost=scale.lost
     ),
 }
-"""Measurements by name. Each raises `BenchError` if the measured system fails."""

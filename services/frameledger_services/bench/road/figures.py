@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from frameledger_services.bench.report import Figure
+from frameledger_services.bench.measures import Measures
 from frameledger_services.bench.road import flatness, latency, memory, reading, sizes, throughput
-from frameledger_services.bench.road.servers import Servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +40,7 @@ QUICK = Scale(
 )
 """Enough to test the bench itself, and too little to measure speed."""
 
-Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
-
-MEASURES: dict[str, Measure] = {
+MEASURES: Measures[Scale] = {
     "throughput": lambda servers, scale: throughput.measure(
         servers, contexts=scale.backlog_contexts, each=scale.backlog_each, rounds=scale.rounds
     ),
@@ -58,4 +54,3 @@ MEASURES: dict[str, Measure] = {
     "memory": lambda servers, scale: memory.measure(servers, contexts=scale.remembered_contexts),
     "reading": lambda servers, scale: reading.measure(servers, messages=scale.messages, rounds=scale.turns),
 }
-"""Measurements by name. Each raises `BenchError` if the measured system fails."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from frameledger_services.bench.report import Figure
-from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.measures import Measures
 from frameledger_services.bench.telemetry import batches, projector, workers
 
 
@@ -41,9 +39,7 @@ QUICK = Scale(
 )
 """Enough to test the bench itself, and too little to measure speed."""
 
-Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
-
-MEASURES: dict[str, Measure] = {
+MEASURES: Measures[Scale] = {
     "batches": lambda servers, scale: batches.measure(
         servers,
         contexts=scale.folded_contexts,
@@ -58,4 +54,3 @@ MEASURES: dict[str, Measure] = {
         servers, streams=scale.streams, tokens=scale.tokens, rounds=scale.answer_rounds
     ),
 }
-"""Measurements by name. Each raises `BenchError` if the measured system fails."""
