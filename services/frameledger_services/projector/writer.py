@@ -18,8 +18,8 @@ from frameledger_services.projector.rows import FrameRow, MessageRow, Rows
 from frameledger_services.store import batch as statements
 from frameledger_services.store import erasures, heads, outbox, single_statement, tables
 from frameledger_services.store.batch import Insert, Update
-from frameledger_services.store.outbox import headers_as_json
 from frameledger_services.store.projections import Progress
+from frameledger_services.store.record_headers import headers_as_json
 from frameledger_services.store.staged_rows import STAGED
 
 STATE_EVERY_FRAMES = 16

@@ -10,7 +10,8 @@ from psycopg.rows import class_row
 
 from frameledger.record import LogPosition
 from frameledger_services.database_types import Connection
-from frameledger_services.store.outbox import OutboxRow, headers_as_json, headers_from_json
+from frameledger_services.store.outbox import OutboxRow
+from frameledger_services.store.record_headers import headers_as_json, headers_from_json
 
 AT_ONCE = 16
 """The number of dead letters that are read together with their values: each may be as large as a record."""
@@ -33,7 +34,7 @@ class DeadLetter:
     value: bytes | None
     generation: int
     headers: str
-    """JSON, for `store.outbox.headers_from_json`: a row that somebody wrote by hand must not prevent reading the
+    """JSON, for `record_headers.headers_from_json`: a row that somebody wrote by hand must not prevent reading the
     others."""
 
     @property

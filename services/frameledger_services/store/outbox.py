@@ -5,15 +5,14 @@ Rows that are already in the table are kept as places only, in pages, and are re
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 from frameledger_services.database_types import Connection
+from frameledger_services.store.record_headers import headers_as_json, headers_from_json
 
 OutboxPlace = tuple[str, int, int, int, int]
 """Topic, partition, generation, offset and ordinal: the primary key of `outbox`."""
@@ -248,37 +247,3 @@ def _row(values: Sequence[Any]) -> OutboxRow | UnreadableHeaders:
     except ValueError as error:
         return UnreadableHeaders(row.place, row.kind, row.to_topic, str(error))
     return row
-
-
-def headers_as_json(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """Returns record headers as `outbox` and `rejected_frames` store them."""
-    return json.dumps([[name, _header_value(value)] for name, value in headers]).encode()
-
-
-def headers_from_json(written: str) -> tuple[tuple[str, bytes | None], ...]:
-    """Returns the headers that `headers_as_json` wrote. Raises ValueError for anything else, which only somebody who
-    changes rows by hand writes."""
-    try:
-        headers = tuple((name, _header_bytes(value)) for name, value in json.loads(written))
-        # No record has a name with half of a character.
-        "".join(name for name, _ in headers).encode()
-    # What JSON of another shape leads to, and JSON that is nested too deeply.
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-        raise ValueError(repr(error)) from error
-    return headers
-
-
-def _header_value(value: bytes | None) -> str | dict[str, str] | None:
-    if value is None:
-        return None
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return {"base64": b64encode(value).decode("ascii")}
-    return text if "\x00" not in text else {"base64": b64encode(value).decode("ascii")}
-
-
-def _header_bytes(value: Any) -> bytes | None:
-    if isinstance(value, dict):
-        return b64decode(value["base64"])
-    return None if value is None else str(value).encode()

@@ -15,7 +15,7 @@ from frameledger_services.event_log.publish_errors import PublishError
 from frameledger_services.settings import Settings
 from frameledger_services.store import dead_letters, schema
 from frameledger_services.store.dead_letters import DeadLetter
-from frameledger_services.store.outbox import headers_from_json
+from frameledger_services.store.record_headers import headers_from_json
 
 
 @dataclass(frozen=True, slots=True)

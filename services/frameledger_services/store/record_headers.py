@@ -1,0 +1,42 @@
+"""The headers of a record as JSON, as `outbox` and `rejected_frames` store them."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable
+from typing import Any
+
+
+def headers_as_json(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
+    """Returns the headers of a record as they are stored."""
+    return json.dumps([[name, _header_value(value)] for name, value in headers]).encode()
+
+
+def headers_from_json(written: str) -> tuple[tuple[str, bytes | None], ...]:
+    """Returns the headers that `headers_as_json` wrote. Raises ValueError for anything else, which only somebody who
+    changes rows by hand writes."""
+    try:
+        headers = tuple((name, _header_bytes(value)) for name, value in json.loads(written))
+        # No record has a name with half of a character.
+        "".join(name for name, _ in headers).encode()
+    # What JSON of another shape leads to, and JSON that is nested too deeply.
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        raise ValueError(repr(error)) from error
+    return headers
+
+
+def _header_value(value: bytes | None) -> str | dict[str, str] | None:
+    if value is None:
+        return None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode("ascii")}
+    return text if "\x00" not in text else {"base64": b64encode(value).decode("ascii")}
+
+
+def _header_bytes(value: Any) -> bytes | None:
+    if isinstance(value, dict):
+        return b64decode(value["base64"])
+    return None if value is None else str(value).encode()
