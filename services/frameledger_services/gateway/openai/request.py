@@ -129,7 +129,7 @@ def read(body: bytes) -> CompletionRequest:
         conversation=_conversation(parameters.get("conversation")),
         tools=_tools(parameters.get("tools", [])),
         is_only_new=_is_only_new(parameters.get("conversation")),
-        stream=_flag(parameters, "stream"),
+        stream=request_values.flag(parameters, "stream"),
         include_usage=_include_usage(parameters.get("stream_options", {})),
         sha256=hashlib.sha256(body).hexdigest(),
     )
@@ -142,7 +142,7 @@ _READ = frozenset(
 
 def _check(name: str, value: Any) -> None:
     if name in ALLOWED:
-        if not any(value == one and type(value) is type(one) for one in ALLOWED[name]):
+        if not request_values.is_one_of(value, ALLOWED[name]):
             refuse(name, WHY.get(name, f"{name} is not supported here."), code="unsupported_parameter")
     elif name not in _READ and name not in IGNORED:
         refuse(name, f"{name[:100]} is not a parameter of this API.", code="unknown_parameter")
@@ -220,7 +220,7 @@ def _is_only_new(conversation: Any) -> bool:
         return False
     if unknown := [name for name in conversation if name not in ("id", "append")]:
         refuse("conversation", f"conversation: {unknown[0][:100]!r} is neither id nor append.")
-    return _flag(conversation, "append")
+    return request_values.flag(conversation, "append")
 
 
 def _include_usage(options: Any) -> bool:
@@ -230,14 +230,7 @@ def _include_usage(options: Any) -> bool:
         if name not in ("include_usage", "include_obfuscation") and value is not None:
             place = f"stream_options.{name[:100]}"
             refuse(place, f"{place} is not a parameter of this API.", code="unknown_parameter")
-    if _flag(options, "include_obfuscation"):
+    if request_values.flag(options, "include_obfuscation"):
         place = "stream_options.include_obfuscation"
         refuse(place, f"{place} is not supported here; leave it out.", code="unsupported_parameter")
-    return _flag(options, "include_usage")
-
-
-def _flag(parameters: Mapping[str, Any], name: str) -> bool:
-    value = parameters.get(name)
-    if value is not None and not isinstance(value, bool):
-        refuse(name, f"{name}: true or false is expected.")
-    return bool(value)
+    return request_values.flag(options, "include_usage")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
@@ -48,6 +48,19 @@ def settings(parameters: Mapping[str, Any], names: Mapping[str, str]) -> dict[st
         name, setting = next(pair for pair in names.items() if pair[1] == wrong)
         refuse(name, f"{name}: {accepted_values(LLMSettings, setting)} is expected.")
     return chosen
+
+
+def flag(parameters: Mapping[str, Any], name: str) -> bool:
+    """Returns a parameter that is true or false; false without it. Raises `bad-parameter`."""
+    value = parameters.get(name)
+    if value is not None and not isinstance(value, bool):
+        refuse(name, f"{name}: true or false is expected.")
+    return bool(value)
+
+
+def is_one_of(value: Any, allowed: Iterable[Any]) -> bool:
+    """Returns whether a value is one of these in JSON, where 1 is not true."""
+    return any(value == one and type(value) is type(one) for one in allowed)
 
 
 def refuse(param: str | None, sentence: str, *, code: str = "invalid_value") -> NoReturn:

@@ -143,7 +143,7 @@ def parse(body: bytes) -> Body:
     parameters = request_values.parameters(body)
     for name, value in parameters.items():
         if name in ALLOWED:
-            if not any(value == one and type(value) is type(one) for one in ALLOWED[name]):
+            if not request_values.is_one_of(value, ALLOWED[name]):
                 refuse(
                     name,
                     f"not supported here: {INSTEAD.get(name, 'leave it out.')}",
@@ -168,7 +168,7 @@ def read(body: Body, stored: Mapping[str, Mapping[str, Any]] = items.NOTHING) ->
         conversation=_conversation(parameters.get("conversation")),
         tools=_tools(parameters.get("tools", [])),
         is_only_new=None,
-        stream=_flag(parameters, "stream"),
+        stream=request_values.flag(parameters, "stream"),
         include_usage=True,
         sha256=body.sha256,
         previous_response_id=_previous(parameters.get("previous_response_id")),
@@ -188,7 +188,7 @@ def _passed_on(parameters: Mapping[str, Any]) -> dict[str, Any]:
     if reasoning.get("effort") is not None:
         extra["reasoning_effort"] = reasoning["effort"]
     _only("stream_options", parameters.get("stream_options", {}), "include_obfuscation")
-    if _flag(parameters.get("stream_options", {}), "include_obfuscation"):
+    if request_values.flag(parameters.get("stream_options", {}), "include_obfuscation"):
         refuse(
             "stream_options.include_obfuscation",
             "not supported here; leave it out.",
@@ -216,13 +216,6 @@ def _only(name: str, fields: Any, *known: str) -> dict[str, Any]:
         if key not in known and value is not None:
             refuse(f"{name}.{key[:100]}", "not supported here; leave it out.", code="unsupported_parameter")
     return fields
-
-
-def _flag(parameters: Mapping[str, Any], name: str) -> bool:
-    value = parameters.get(name)
-    if value is not None and not isinstance(value, bool):
-        refuse(name, "true or false is expected.")
-    return bool(value)
 
 
 def _conversation(value: Any) -> str | None:
