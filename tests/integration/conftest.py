@@ -1,4 +1,4 @@
-"""The whole road on real servers: their fixtures."""
+"""Fixtures of real servers."""
 
 from tests.support.claim_workers import scene  # noqa: F401  # a fixture
 from tests.support.commands import command  # noqa: F401  # a fixture

@@ -75,14 +75,14 @@ def test_functions_that_run_here_are_shown_with_their_results(front_end, stage):
         "TOOL_CALL_END",
         "TOOL_CALL_RESULT",
     ]
-    # What is stored is what was told: there is nothing to state again.
+    # The stored messages equal the streamed ones, so the snapshot is not sent again.
     assert types(told).count("MESSAGES_SNAPSHOT") == 1
     question, look, call, result, answer = told["messages"]
     assert (question["role"], look["content"]) == ("user", "I look.")
     assert call["toolCalls"][0]["function"] == {"name": "train_position", "arguments": "{}"}
     assert json.loads(result["content"]) == {"late_minutes": 25, "arrival": "06:31"}
     assert answer["content"] == "By twenty-five minutes."
-    # The client's history is the stored one, so that nothing of it is taken for an edit.
+    # The client's history equals the stored one, so nothing in it counts as an edit.
     front_end.do("late", say="Thanks.")
     assert stage.eras("late") == 1
     assert [one["role"] for one in stage.stored("late")] == [
@@ -134,7 +134,7 @@ def test_a_front_end_does_itself_what_waits_for_it_and_answers_with_a_tool_messa
     assert stage.rows("SELECT status, result FROM tool_calls WHERE context_id = 'my-seat'") == [
         ("done", {"deck": "lower"})
     ]
-    # With the message as the front end had written it, too, the history is the one that is stored.
+    # The history also equals the stored one if it has the message in the form in which the front end wrote it.
     said = {"id": "u9", "role": "user", "content": "When does the night train leave?"}
     front_end.do("my-seat", messages=[*told["messages"], mine, done["messages"][-1], said], tools=tools)
     assert stage.stored("my-seat")[-1]["content"] == "Yes, at 22:40."
@@ -142,7 +142,7 @@ def test_a_front_end_does_itself_what_waits_for_it_and_answers_with_a_tool_messa
 
 
 class Raced(Question):
-    """A question of this process. Another one comes between what it reads and what it says."""
+    """A question of this process. Another one is asked between its read and its publish."""
 
     other: RunInput
 
@@ -152,7 +152,7 @@ class Raced(Question):
 
 
 class CutShort(Question):
-    """One that is told once that what it said is not visible yet, as soon as it said something."""
+    """A question whose first publish ends with the error that its frame is not visible yet."""
 
     async def _publish(self, frame, expected):
         await super()._publish(frame, expected)
@@ -174,7 +174,8 @@ def in_this_process(stage, work):
 
 
 def told_of(stage, thread, says):
-    """What a client holds of a conversation that it began so."""
+    """Returns the messages that a client has of a conversation that it began with `says`, and the ids of the calls in
+    them."""
     consumer = Consumer()
     body = {"threadId": thread, "runId": "r1", "messages": [{"id": "u1", "role": "user", "content": says}]}
     consumer.take_all(events_of(stage.post(**body)))
@@ -212,7 +213,7 @@ def test_who_answers_a_call_a_moment_after_another_takes_nothing_out_of_the_hist
 
     asked = in_this_process(stage, work)
     assert asked.run_id == "late"
-    # Its run is what came of the other's answer, and it is the same run if it is asked for again.
+    # Its run shows the result that the other question brought, also if it is requested again.
     for _ in range(2):
         consumer = Consumer()
         consumer.take_all(events_of(stage.post(**late.model_dump(by_alias=True, exclude_none=True))))
@@ -280,7 +281,7 @@ def test_an_interrupt_that_nobody_answers_stays_and_one_that_is_abandoned_is_can
     first = events_of(stage.post(**body, resume=[given_up]))
     assert first[-1]["outcome"] == {"type": "success"}
     assert stage.rows("SELECT status FROM tool_calls WHERE context_id = 'no-seat'") == [("cancelled",)]
-    # The same request again is the same run, and an answer that comes again asks for nothing.
+    # The same request again gives the same run, and a result that is sent again requests none.
     count = stage.rows("SELECT count(*) FROM frames WHERE context_id = 'no-seat'")
     assert events_of(stage.post(**body, resume=[given_up])) == first
     consumer = Consumer()
@@ -323,7 +324,7 @@ def test_a_client_that_was_cut_off_comes_back_to_its_run(front_end, stage):
     assert told["messages"][0]["id"] == cut["messages"][0]["id"]
     assert told["messages"][-1]["content"].endswith("number-299")
     assert stage.runs("cut") == ["ended"]
-    # What it had of the answer was stated anew.
+    # The part of the answer that the client had was replaced by a snapshot, not repeated.
     assert len(told["messages"]) == 2
     [(version,)] = stage.rows("SELECT version FROM contexts WHERE context_id = 'cut'")
     all_of_it = httpx.get(f"{stage.url}/cut", headers={"Last-Event-ID": str(version)})
@@ -367,7 +368,7 @@ async def lines_until(lines, word):
 
 
 async def verse(lines, first=0):
-    """Returns the next one that is told, of those from the first on."""
+    """Returns the number of the next verse in these lines that is not below `first`."""
     async for line in lines:
         numbers = re.findall(r"verse-(\d+)", line)
         if numbers and int(numbers[-1]) >= first:
@@ -564,7 +565,7 @@ def test_a_function_that_only_the_front_end_has_is_called_there_and_its_result_g
         *("user", "assistant"),
     ]
     assert stage.eras("paint") == 1
-    # What the client has is said once, as long as it stays the same.
+    # Tools of the client are published once, as long as they stay the same.
     assert "LLMSetToolsFrame" not in types_of(stage, "paint")
     front_end.do("paint", say="Is there a night train?", tools=[])
     assert types_of(stage, "paint").count("LLMSetToolsFrame") == 1
@@ -629,7 +630,7 @@ def test_a_front_end_that_comes_back_finds_its_call_and_one_that_does_not_leaves
     again = front_end.do("paint-again", connect=True)
     assert again["outcome"] == "success"
     assert again["messages"] == told["messages"]
-    # It says something else, and does not do what it was asked: the model is told that it is in progress.
+    # The client sends another message instead of the result: the model reads that the call is in progress.
     said = front_end.do("paint-again", say="Is there a night train?", tools=[PAINT])
     assert said["messages"][-1]["content"] == "Yes, at 22:40."
     assert calls_of(stage, "paint-again") == [("paint", "waiting", None, None)]

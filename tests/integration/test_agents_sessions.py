@@ -48,9 +48,9 @@ def test_items_come_out_as_they_went_in_and_two_who_pop_at_once_get_one_each(roa
         assert connection.execute("SELECT count(*) FROM runs").fetchone() == (0,)
         [shown] = [block.text for block in blocks(PAGE) if block.language == "sql" and SESSION in block.text]
         for question in filter(str.strip, shown.split(";")):
-            # There are no runs without hooks, which tests/bridges has.
+            # Without hooks there are no runs; tests/bridges has them.
             rows = connection.execute(question.encode()).fetchall()
             assert bool(rows) == ("facts_messages" in question or "context_at" in question), question
             if "facts_messages" in question:
-                # The first part of an item that has parts, and the text of one that is plain.
+                # The first part of an item with parts, and the whole text of a plain one.
                 assert {"a part", "Yes", "Is there a night train?"} <= {row[-1] for row in rows}

@@ -1,6 +1,6 @@
-"""The faults that the alerts are for, made on real servers: the metric of each moves, and goes back where it can.
+"""The faults behind the alerts, caused on real servers: the metric of each moves, and moves back where it can.
 
-One projector, timekeeper, gateway and function service, in one loop beside the tests, serve all of it, each with the
+One projector, timekeeper, gateway and function service run for all tests, in one event loop in a thread, each with the
 metrics that `frameledger run` would give it.
 """
 
@@ -106,7 +106,7 @@ class Stack:
         )
 
     def stop(self, name):
-        """Stop a service; raises what it died of."""
+        """Stop a service. Raises the error that ended it, if any."""
         self._loop.call_soon_threadsafe(self._stopping[name].set)
         self._running.pop(name).result(ON_SERVERS)
 
@@ -157,11 +157,11 @@ class Stack:
         return asyncio.run(run())
 
     def block(self, until):
-        """Let the loop stand still, with all services in it, until this event."""
+        """Block the loop of all services until this event is set."""
         self._loop.call_soon_threadsafe(until.wait, ON_SERVERS)
 
     def until(self, holds):
-        """Wait until this is true of what was counted: it is looked at whenever something was stored, and between."""
+        """Wait until `holds` returns true. It is called after each batch of the projector, and at an interval."""
         with psycopg.connect(self.road.address, autocommit=True) as connection:
             connection.execute("LISTEN frameledger_progress")
             for _ in range(int(ON_SERVERS / NOTIFICATION_SECONDS)):
@@ -284,7 +284,7 @@ def test_a_worker_that_is_judged_dead_counts_the_lease_that_it_lost(stack):
 def test_a_projector_from_whom_another_one_takes_its_partitions_counts_that(stack):
     fenced = "frameledger_projector_fenced_total"
     before = stack.projector.value(fenced)
-    # It has the partition from here on: nothing can be taken from one that has not got it yet.
+    # Once a frame is stored, the projector owns the partition, so it can be taken from it.
     stack.road.publish([Raw(b"fought over", encode_frame(speak()))])
     stack.road.until("SELECT count(*) = 1 FROM frames WHERE context_id = 'fought over'")
     with psycopg.connect(stack.road.address, autocommit=True) as connection:
@@ -297,7 +297,7 @@ def test_a_projector_from_whom_another_one_takes_its_partitions_counts_that(stac
 def test_an_effect_that_waits_in_the_outbox_is_seen_with_its_age(stack):
     oldest = "frameledger_outbox_oldest_seconds"
     stack.until(lambda: stack.timekeeper.value(oldest) == 0)
-    # As a projector leaves it that died before it published it, an hour ago.
+    # A row as a projector leaves it that dies before it publishes the effect; an hour old.
     with psycopg.connect(stack.road.address, autocommit=True) as connection:
         connection.execute(
             'INSERT INTO outbox (topic, partition, "offset", ordinal, recorded_at, kind, to_topic, headers)'
@@ -343,7 +343,7 @@ def test_a_function_that_hangs_is_counted_and_the_call_of_which_nobody_knows_too
         await asyncio.Event().wait()
 
     def book(params: FunctionCallParams):
-        # A plain function: nobody can stop it.
+        # A plain function runs in a thread, so it cannot be cancelled.
         released.wait(ON_SERVERS)
 
     async def scenario(talk):
@@ -429,7 +429,7 @@ def test_a_run_that_nobody_takes_is_open_until_the_timekeeper_gives_it_up(stack)
 
 @contextmanager
 def refusing():
-    """A provider that says that the key is wrong, or else that it fails; its address, and what makes it fail."""
+    """Yields the address of a provider that rejects the key, and an event that makes it fail with 503 instead."""
     fails = threading.Event()
 
     class Refusing(BaseHTTPRequestHandler):
@@ -460,7 +460,7 @@ def test_a_key_that_is_wrong_is_counted_as_a_refusal_of_the_provider_and_its_fai
                 "openai_api_key": SecretStr(KEY),
                 "openai_base_url": address,
                 "inference_retries": 0,
-                # Nothing is given up while the service joins its group.
+                # So long that no run is closed as unclaimed while the service joins its group.
                 "timekeeper_run_unclaimed_secs": ON_SERVERS,
             }
         )
@@ -495,7 +495,7 @@ def test_everything_that_alerts_and_dashboards_name_is_on_a_live_page(stack):
     live = {family.name for one in counted for family in one.families()}
     named = {name for _, query in queries() for name in NAME.findall(query)}
     of = {name: metric.name for metric in METRICS.values() for name in series_of(metric)}
-    # The parser of the standard's own format leaves the end of a counter's name out.
+    # The parser of OpenMetrics omits the suffix of a counter's name.
     wanted = {of[name].removesuffix("_total") for name in named if name in of}
     assert len(wanted) > 40
     assert wanted - live == set()

@@ -22,7 +22,7 @@ RUN = b'{"type":"LLMRunFrame"}'
 HUGE = b"9" * 300
 VIEWS = ("conversations", "transcript", "timeline", "turns", "interruptions", "parked", "lag")
 
-# How a record may end beside the code with which it is rejected.
+# Outcomes of a record; a rejected one has the code of its error instead.
 STORED, UNKNOWN, REPEATED, FORWARDED = "stored", "unknown", "repeated", "forwarded"
 
 KEYS = {
@@ -136,7 +136,7 @@ UNIT = {
 
 
 def cases():
-    """Each case with its records, of which the last is meant, and how that ends. Each has a context of its own."""
+    """Yields cases: their records, of which the last is tested, and its outcome. Each case has a context of its own."""
     for name, (key, ending) in KEYS.items():
         yield name, [Raw(key, RUN)], ending
     numbers = itertools.count(1)
@@ -192,7 +192,7 @@ def test_every_record_ends_where_it_should_and_no_conversation_waits_for_it(road
     elsewhere = {REPEATED: None, FORWARDED: None}
     assert ends == {name: elsewhere.get(ending, ending) for name, ending in meant.values()}
     assert len(meant) > 100
-    # Each record is somewhere: the forwarded one has a copy that is stored.
+    # No record is lost: of the forwarded one the copy is stored.
     assert len(stored) + len(rejected) + repeated == len(records)
     road.check(every=50)
 

@@ -152,7 +152,7 @@ def test_every_call_of_every_history_has_the_row_that_its_changes_make(database)
             told |= {
                 (name, value) for call in calls.values() for name, value in zip(COLUMNS, call, strict=True)
             }
-    # None of this is true because nothing ever happens.
+    # The comparison is not empty: every column had a value at some time.
     seen = {name for name, value in told if value not in (None, False)}
     assert seen == set(COLUMNS)
     assert {value for name, value in told if name == "status"} >= {"done", "failed", "ambiguous", "cancelled"}
@@ -165,7 +165,7 @@ COLUMNS = (
 
 
 def calls_of(steps):
-    """What the steps of a conversation say about each call, in the order of `COLUMNS`."""
+    """Returns what the changes of these steps say about each call, in the order of `COLUMNS`."""
     calls: dict[tuple[int, int], dict[str, object]] = {}
     for step in steps:
         version = int(step.state.version)
@@ -284,7 +284,7 @@ def test_a_frame_that_comes_again_is_counted_and_one_with_a_used_id_is_set_aside
     ):
         log.add("ctx", value)
     for size in (1, 5):
-        # The second projector has none of these heads in memory, and is handed everything once more.
+        # The second projector has no head in memory, and reads all records again.
         project(database, [again(record, 10 * size) for record in log.records], sizes=(size,))
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT version, duplicate_count FROM contexts").fetchall() == [(5, 3)]
@@ -361,7 +361,7 @@ def test_a_conversation_that_the_database_refuses_is_parked_and_the_others_go_on
 
 @pytest.mark.regression("fault 47")
 def test_a_long_key_that_cannot_be_compressed_is_a_dead_letter_and_stops_nobody(database):
-    """Longer than an index of PostgreSQL takes, and as UTF-8 as any other."""
+    """It is valid UTF-8, and longer than an index of PostgreSQL accepts."""
     log = Log()
     log.add(Random(0).randbytes(500_000).hex(), b'{"type":"LLMRunFrame"}')
     home = log.records[0].partition

@@ -42,7 +42,7 @@ def patience_for_the_reason(monkeypatch):
 
 @pytest.fixture
 def topic(cluster):
-    """Makes a topic on both brokers, of which a test may kill the second: its name, and settings to reach it."""
+    """Creates topics on both brokers, of which a test may kill the second. Yields name and settings of each."""
     cluster.rise()
     settings = Settings(kafka_bootstrap_servers=cluster.bootstrap_servers)
 
@@ -150,7 +150,7 @@ def test_a_broker_that_is_away_is_not_asked_in_vain(cluster, topic):
 
     async def scenario():
         async with broker.connect(settings) as ask:
-            # What it knows of the cluster is what there was before.
+            # Its metadata still lists both brokers.
             known = ask._client.cluster.brokers()
             assert len(known) == 2
             await asyncio.to_thread(cluster.kill)
@@ -178,7 +178,7 @@ def test_ends_are_those_of_the_leaders_that_are_there(cluster, topic):
             await until_there_are(lambda count: count == 4)
             await asyncio.to_thread(cluster.kill)
             await until_there_are(lambda count: 0 < count < 4)
-            # Also when the others have no leader, and not only one that does not answer.
+            # Also once the other partitions have no leader; before, their leader did not answer.
             await until(settings, wanted.name, lambda found: found.leaderless)
             await until_there_are(lambda count: 0 < count < 4)
             cluster.begin()
@@ -188,12 +188,13 @@ def test_ends_are_those_of_the_leaders_that_are_there(cluster, topic):
 
 
 NEVER = 100 * ON_SERVERS
-"""Nothing that is waited for so long comes about in a test."""
+"""Seconds of a limit that is never reached in a test."""
 
 
 @pytest.fixture
 def frozen(cluster):
-    """Freezes the second broker. It does not go on afterwards: the other one may give it up at any moment."""
+    """Freezes the second broker. It is killed afterwards and not resumed, because the other one may fence it at any
+    moment."""
     yield cluster.freeze
     cluster.kill()
 

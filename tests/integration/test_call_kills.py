@@ -54,7 +54,8 @@ UNSAFE = {
     "settling": ("before settling", "done", {1}),
     "settled": ("after settling", "done", {1}),
 }
-"""By a short name: where the worker is killed, the status in `tool_calls` in the end, and how many effects may be.
+"""By a short name: the step at which the worker is killed, the final status in `tool_calls`, and the possible numbers
+of effects.
 
 A start may be folded, and the handler run, before the worker hears that Kafka has acknowledged it.
 """
@@ -69,11 +70,12 @@ SAFE = {
     "result": ("send FunctionCallResultFrame", 2),
     "resulted": ("sent FunctionCallResultFrame", 1),
 }
-"""The same of functions that may run again, which do not wait for the log: how many effects there are at most."""
+"""The same for functions that are safe to retry, which do not wait for the log, with the maximum number of effects."""
 
 BEGUN = ("folded", "read", "entered", "effect", "answered", "result")
 NOT_BEGUN = ("claim", "claimed", "begun", "unsent")
-"""Where an unsafe call that is interrupted when its worker is dead is found to be running, and where it is not."""
+"""Steps at which a dead worker leaves an unsafe call running, and steps at which it does not, for the interruption that
+comes then."""
 
 
 @contextmanager
@@ -88,7 +90,7 @@ def a_road(kafka, database_server, migrated_template):
 
 @pytest.fixture(scope="module", name="road")
 def one_road_for_many(kafka, database_server, migrated_template):
-    """For all that breaks neither servers nor the projector. In the end its tables are what its log says."""
+    """For tests that stop neither servers nor the projector. At the end its tables must equal the fold of its log."""
     with a_road(kafka, database_server, migrated_template) as road:
         databases.judging_at_once(road.address)
         with projector(road.settings) as running:
@@ -123,7 +125,8 @@ def lasting(road):
 
 
 def kill_all(stack, road, effects_path, points, *, safe):
-    """A worker for each point, which serves one function, is asked for it, and dies there; the calls, by point."""
+    """Start a worker for each point, which serves one function, is called, and is killed there. Returns the calls by
+    point."""
     word = "safe" if safe else "unsafe"
     processes, calls = {}, {}
     for name, point in points.items():
@@ -138,7 +141,7 @@ def kill_all(stack, road, effects_path, points, *, safe):
 
 
 class Stack(ExitStack):
-    """Processes of one test, whose names it is part of."""
+    """The processes of one test. Its name is part of theirs."""
 
     def __init__(self, name):
         super().__init__()
@@ -205,7 +208,7 @@ def test_a_call_that_is_interrupted_when_its_worker_is_dead_is_not_run(road, eff
 
 @pytest.mark.long
 def test_a_worker_that_wakes_up_when_its_call_is_another_ones_changes_nothing(road, effects, effects_path):
-    """What it had been given to publish may go out when it wakes: it is on the log, ignored."""
+    """Frames that its producer had already may be sent when it resumes: they are on the log, and ignored."""
     points = {
         "unsent": ("send FunctionCallInProgressFrame", False, "done", 1),
         "read": ("before the handler", False, "ambiguous", 0),
@@ -245,7 +248,7 @@ def test_a_worker_that_wakes_up_when_its_call_is_another_ones_changes_nothing(ro
 
 @pytest.mark.long
 def test_workers_come_and_go_while_calls_run_and_each_is_run_once(road, effects, effects_path):
-    """The group deals its partitions out anew each time; one that is killed leaves its calls ambiguous."""
+    """The group is rebalanced each time; a worker that is killed leaves its calls ambiguous."""
     calls: list[str] = []
 
     def ask_some():
@@ -269,7 +272,7 @@ def test_workers_come_and_go_while_calls_run_and_each_is_run_once(road, effects,
             return [call for call, worker in rows(road, query, calls) if f"/{process.pid}/" in worker]
 
         first, second, third = join(), join(), join()
-        # The group may have dealt out its partitions once more meanwhile, to somebody else.
+        # The group may have rebalanced meanwhile, and assigned the partition to another worker.
         until_dealt = time.monotonic() + ON_SERVERS
         while not (by_second := by(second)):
             assert time.monotonic() < until_dealt, "the second one is given no calls"
@@ -305,12 +308,12 @@ def test_a_worker_that_is_cut_off_from_kafka_keeps_its_call_and_reports_when_it_
         until(road, [kept], "running")
         to_kafka.cut()
         cut_off.release()
-        # The group notices, and gives the partitions to another one, who does what comes; it does not take the call.
+        # The group moves the partitions to another worker, which serves later calls and does not take this one over.
         other = stack.enter_context(tools(lasting(road), {"kafka": False}, effects_path, "kafka"))
         [meanwhile] = ask_for(road, "kafka-meanwhile", "kafka")
         until_at_rest(road, [meanwhile])
         [[at]] = rows(road, "SELECT now()")
-        # It is heard of all the time, while the other one looks for calls of the dead each second.
+        # Its heartbeats continue, while the other worker looks for dead workers' calls each second.
         road.until(
             "SELECT max(heartbeat_at) > %s + interval '3 s' FROM workers WHERE pid = %s", at, cut_off.pid
         )
@@ -429,7 +432,7 @@ def test_the_timekeeper_settles_what_the_dead_left_and_nothing_of_it_is_run_when
 def test_while_postgres_is_away_calls_end_as_they_can_and_none_is_run_twice(
     kafka, tmp_path, effects, effects_path
 ):
-    """One handler ends within its lease, and what it said is on the log. The others' workers lose their lease."""
+    """One handler ends within its lease, and its result is on the log. The workers of the others lose their lease."""
     with ExitStack() as kept:
         port = choose(0)
 
@@ -522,7 +525,7 @@ def test_whatever_step_the_projector_is_killed_at_a_call_runs_once(
 
 @contextmanager
 def doomed_projector(road, point):
-    """Once it is armed, it dies there."""
+    """Yields a projector that is killed at this point once it is armed."""
     with projector(road.settings, ProjectorPlan(point=point, member="it", small=ALWAYS_AT_ONCE)) as running:
         road.until_idle(running)
         yield running
@@ -532,7 +535,7 @@ def doomed_projector(road, point):
 def test_whatever_step_the_inference_worker_is_killed_at_its_calls_run_once(
     road, effects, effects_path, tmp_path
 ):
-    """What a dead attempt announced and did not end is of a superseded generation: it is never run."""
+    """Calls that a dead attempt announced and did not commit are superseded with it, and never run."""
     script = tmp_path / "script.json"
     script.write_text(
         json.dumps(

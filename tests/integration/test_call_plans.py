@@ -1,4 +1,4 @@
-"""What an interruption and a tool that cancels read of the calls: those in progress, not all of the conversation."""
+"""The rows of calls that an interruption and a cancel tool read: those in progress, not all of the conversation."""
 
 import asyncio
 

@@ -66,7 +66,7 @@ class Terminal:
         self._read = 0
         self._file, inner = pty.openpty()
         fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        # Not closed before the command has opened it: a terminal that nobody has open hangs up.
+        # Closed only after the command has opened it: a terminal that no process has open hangs up.
         self._process = CommandInTerminal(("chat", *words), environment, os.ttyname(inner))
         self._inner = inner
 
@@ -74,7 +74,7 @@ class Terminal:
         os.write(self._file, text.encode())
 
     def until(self, words):
-        """Wait until these words are shown, after those that were waited for last; what was shown up to them."""
+        """Wait until these words are shown, after those of the last call. Returns what was shown up to them."""
         until = time.monotonic() + PROGRAM
         while (found := plain(self.shown).find(words, self._read)) < 0:
             assert time.monotonic() < until, (words, self.shown)
@@ -83,7 +83,7 @@ class Terminal:
         return plain(self.shown)[before : self._read]
 
     def ended(self):
-        """Wait for its end; its exit code."""
+        """Wait for its end. Returns its exit code."""
         until = time.monotonic() + PROGRAM
         while self._process.is_alive():
             assert time.monotonic() < until, self.shown
@@ -108,7 +108,7 @@ class Terminal:
 
 @pytest.fixture
 def chat(stage):
-    """Begin chats; none of them outlives the test."""
+    """Returns a function that begins a chat. All are ended with the test."""
     begun = []
 
     def begin(*words):
@@ -232,7 +232,7 @@ def test_functions_are_announced_and_their_results_shown_in_a_line_each(stage, c
     assert lines == ["  train_position {}", '  train_position = {"late_minutes": 25, "arrival": "06:31"}']
     assert shown.index("I look.") < shown.index(lines[0])
 
-    # One that goes on in the background: the prompt comes back, and what it reports is said when it comes.
+    # A function that continues in the background: the prompt comes back, and its report is printed when it arrives.
     talk.type("Let them hold the ferry.\n")
     talk.until("  hold_ferry = ")
     talk.until("He is being asked.\n> ")
@@ -289,7 +289,7 @@ def test_input_may_be_a_pipe_and_what_comes_during_an_answer_is_said_after_it(st
         timeout=PROGRAM,
     )
     assert done.returncode == 0, done.stderr
-    # On a machine that is slow for a while it says what it waits for.
+    # On a slow machine the warning that no answer has started may be printed.
     shown = re.sub(r"No answer started within .*?Ctrl-C cancels\.\n", "", done.stdout, flags=re.DOTALL)
     assert "> One?\nYes, of course.\n> Two?\nYes, of course.\n" in shown
     assert [who for who, _ in said(stage, "pipe")] == ["user", "assistant", "user", "assistant"]
@@ -333,7 +333,7 @@ def test_over_http_it_is_the_same_without_kafka_and_a_database(stage, chat, tmp_
         shown = tail("over-http", "-n", "1000")
         assert shown.returncode == 0, shown.stderr
         as_json = [json.loads(line) for line in tail("over-http", "-n", "1000", "--json").stdout.splitlines()]
-        # The same as by SQL, which an empty address asks for.
+        # The same by SQL, which an empty address selects.
         environment |= stage
         assert tail("over-http", "-n", "1000", "--url", "").stdout == shown.stdout
     assert "Interruption" in shown.stdout

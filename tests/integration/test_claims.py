@@ -61,7 +61,7 @@ def test_claims_come_in_the_order_asked_and_no_more_than_the_limit(scene):
             asked = [made_up_run(1), *effects, made_up_run(2)]
             first = await one.claim_runs(asked, 2)
             assert [run.context_id for run in first.claimed] == ["b", "d"]
-            # e, f and the one that is over: they have to be asked for again.
+            # e, f and the one that is over: they have to be requested again.
             assert first.unexamined == 3
             second = await one.claim_runs(asked[-first.unexamined :], 10)
             assert [run.context_id for run in second.claimed] == ["e", "f"]
@@ -125,7 +125,7 @@ def test_a_run_that_names_a_model_goes_to_a_worker_that_lists_it_else_to_a_catch
             {"serves": ("m1",)},
             {"serves": ("m2",)},
             {"serves_all": True},
-            # One of another kind lists for nobody.
+            # A worker of another kind does not count as listing the name.
             FUNCTIONS | {"serves": ("m1",)},
         ) as (lister, other, catch_all, _):
             assert (await other.claim_runs([named])).claimed == []
@@ -153,7 +153,7 @@ def test_a_call_goes_to_a_worker_that_lists_its_function_else_to_a_catch_all(sce
             scene.address,
             FUNCTIONS | {"serves": ("f",)},
             FUNCTIONS | {"serves_all": True},
-            # One of another kind lists for nobody.
+            # A worker of another kind does not count as listing the name.
             {"serves": ("g",)},
         ) as (lister, catch_all, _):
             assert [
@@ -220,7 +220,7 @@ def test_a_call_whose_worker_died_a_moment_ago_waits_for_the_next_one_of_its_ser
             )
             await dead.connection.execute(lately, (dead.id,))
             assert (await other.claim_calls([call])).claimed == []
-            # Nobody started it again.
+            # It died so long ago that its restart is not expected any more.
             await die(dead)
             assert len((await other.claim_calls([call])).claimed) == 1
 
@@ -285,7 +285,7 @@ def test_unclaimed_work_is_found_under_the_ids_of_its_effects(scene, monkeypatch
 
 
 def test_no_worker_claims_work_of_a_recording(scene):
-    """What was open when the context became one is left alone, by whoever looks."""
+    """Work that was open when the context became a recording is not claimed by any statement."""
 
     async def scenario():
         (asked, released) = await scene.ask("a", "b")

@@ -45,7 +45,7 @@ def test_a_heartbeat_names_calls_that_are_settled_or_must_be_cancelled(scene):
             await scene.tell(("a", result))
             assert (await one.heartbeat(held)).obsolete == {settled.id}
             await scene.tell(("a", INTERRUPTION))
-            # The dispatched one is forgotten, and those that were started are owed a cancel.
+            # The dispatched call is forgotten, and the started ones have to be cancelled.
             assert (await one.heartbeat(held)).obsolete == set(held)
 
     run(scenario())
@@ -86,7 +86,7 @@ def test_an_attempt_that_published_nothing_is_released_with_its_number(scene):
             await one.release([effect.id], untried=True)
             (second,) = await other.take_over_runs(10)
             assert (second.attempt, second.claim == first.claim) == (1, False)
-            # Given back once more by who does not have it any more: that takes nothing off.
+            # Released again by a worker that does not have it any more: that does not lower the attempt.
             await one.release([effect.id], untried=True)
             await other.release([effect.id])
             assert [run.attempt for run in await one.take_over_runs(10)] == [2]

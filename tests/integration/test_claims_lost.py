@@ -15,7 +15,7 @@ pytestmark = pytest.mark.regression("fault 5")
 
 
 async def lose(worker, *effects):
-    """The database restarts without the claims of these effects."""
+    """Let the database restart without the claims of these effects."""
     await worker.connection.execute(
         "DELETE FROM claims WHERE effect_id = ANY (%s)", ([effect.id for effect in effects],)
     )

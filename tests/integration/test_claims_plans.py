@@ -1,4 +1,4 @@
-"""The statements of `claims` need no more than a worker's rights, and read by indexes."""
+"""The statements of `claims` need only a worker's privileges, and read by indexes."""
 
 import psycopg
 import pytest
@@ -8,7 +8,7 @@ from tests.support.plans import nodes
 from frameledger_services import claims
 
 FEW_ROWS = ("projections", "pg_database")
-"""A row for each partition, whatever lies in it; and a row for each database of the server."""
+"""Tables with a row for each partition, and for each database of the server, whatever these contain."""
 
 
 def test_a_workers_role_may_do_all_of_this_and_nothing_else(scene):
@@ -46,10 +46,10 @@ def test_a_workers_role_may_do_all_of_this_and_nothing_else(scene):
 
 
 def test_every_statement_reads_by_indexes(scene):
-    """With many claims, dead workers and runs, none of what is asked every second reads a whole table."""
+    """With many claims, dead workers and runs, no statement that is executed every second reads a whole table."""
 
     class Explaining:
-        """Explains what it is given to execute."""
+        """A connection that explains statements instead of executing them."""
 
         def __init__(self, connection):
             self.connection = connection

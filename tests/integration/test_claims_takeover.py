@@ -67,7 +67,7 @@ def test_two_takeovers_at_once_never_wait_and_never_take_the_same(scene):
             await die(dead)
             for taker in (one, other):
                 await connected_for_long(taker)
-            # One takes some and freezes before its commit; the other does not wait for it.
+            # One worker takes some over and freezes before its commit; the other does not wait for it.
             async with one.connection.transaction():
                 first = await one.take_over_runs(50)
                 async with asyncio.timeout(ON_SERVERS):

@@ -82,7 +82,7 @@ def with_client(settings, work):
 
 @asynccontextmanager
 async def projector(settings, database, context_id, *, notifies=True):
-    """What a projector does, for one conversation: it reads the log, fills the tables, and says so."""
+    """Act as a projector of one conversation within the block: read the log, fill the tables, and announce progress."""
 
     async def run():
         async with reading(settings, frames_topic(settings)) as reader:

@@ -59,7 +59,7 @@ def test_an_answer_to_what_a_user_asked_is_one_run_with_all_that_is_known_of_it(
         *("Past noon.", "Past noon.", True, True, "stop"),
     )
     with psycopg.connect(database) as connection:
-        # From the user's last words on, as of a run of ours.
+        # Measured from the user's last words, as for a run of ours.
         assert connection.execute(
             "SELECT first_text_s > 0, heard_at IS NOT NULL FROM facts_runs"
         ).fetchone() == (

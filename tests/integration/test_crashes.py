@@ -196,7 +196,7 @@ def test_a_database_that_dies_six_times_is_no_crash_of_a_projector(server, whole
         async with owner:
             counted = await owner.take()
             await owner.begin("record")
-            # In this thread: the server ends with the thread that started it.
+            # Blocking, in this thread: the server ends with the thread that started it.
             if whole:
                 server.crash()
             else:

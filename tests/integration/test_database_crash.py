@@ -31,7 +31,7 @@ TABLES = {
 }
 
 WRITERS = ("walwriter", "background writer", "checkpointer")
-"""PostgreSQL's own, who bring to disk by and by what nobody waits for."""
+"""Processes of PostgreSQL that write to disk in the background what no commit waits for."""
 
 
 class Crashing:
@@ -55,7 +55,7 @@ class Crashing:
         self._stop_those_who_bring_to_disk_what_nobody_waits_for()
 
     def crash(self):
-        """Whatever its processes have in memory is gone, and then it begins again."""
+        """Kill all processes, which loses what they have in memory, and start again."""
         self._signal(signal.SIGKILL)
         self._process.kill()
         self._process.wait()
@@ -65,7 +65,7 @@ class Crashing:
         self._stop_those_who_bring_to_disk_what_nobody_waits_for()
 
     def crash_one_process(self, pid):
-        """The process of one session is gone: its postmaster ends all others and begins again, and lives on."""
+        """Kill the process of one session: the postmaster lives on, ends all others and recovers."""
         began = self._began()
         # The writers have to be able to end.
         self._signal(signal.SIGCONT)
@@ -77,7 +77,7 @@ class Crashing:
             pause()
 
     def _began(self):
-        """When PostgreSQL began anew; None while it does not answer."""
+        """Returns when PostgreSQL started last; None while it does not answer."""
         with suppress(psycopg.OperationalError), psycopg.connect(self.address) as connection:
             return value_of(connection, "SELECT stats_reset FROM pg_stat_bgwriter")
 
@@ -95,8 +95,8 @@ class Crashing:
                     continue  # it has just begun
                 self._stopped = writers
                 self._signal(signal.SIGSTOP)
-                # Whoever was stopped in the middle of something may hold a lock that others need: also this question.
-                # Nobody can cancel who waits for such a lock, so they go on if there is no answer.
+                # A writer that was stopped in the middle of something may hold a lock that others need, also this
+                # query. A wait for such a lock cannot be cancelled, so the writers are resumed if there is no answer.
                 query = (
                     "SELECT bool_and(wait_event_type = 'Activity') FROM pg_stat_activity WHERE pid = ANY (%s)"
                 )
@@ -154,7 +154,7 @@ def said(*words):
 
 
 def project(address, records):
-    """A life of a projector: it stores one by one what of these records is not stored yet."""
+    """Start a projector that stores, one by one, those of these records that are not stored yet."""
 
     async def run():
         async with Projecting(address) as projecting:
@@ -180,7 +180,7 @@ def test_what_was_not_on_disk_is_gone_as_a_whole_and_what_was_announced_is_not(s
             await projecting.store(records[1:2])
             await progress_channel.notify_progress(announcing, TOPIC, {partition: 2})
             await projecting.store(records[2:])
-            # The second and the third ask for nothing, so nobody waited for the disk.
+            # The second and the third request nothing, so their commits did not wait for the disk.
             assert projecting.outbox == asked != []
 
     asyncio.run(run())
@@ -199,7 +199,7 @@ def test_what_was_not_on_disk_is_gone_as_a_whole_and_what_was_announced_is_not(s
 
 @pytest.mark.long
 def test_what_anybody_acts_upon_is_on_disk_when_it_is_committed(server):
-    """Effects, and what a call says of who runs it: a worker begins because of it what must not begin twice."""
+    """Effects, and which worker runs a call: because of these a worker starts what must not start twice."""
     found = {True: 0, False: 0}
 
     async def run():

@@ -89,8 +89,8 @@ def test_it_shows_what_the_readme_says_also_begun_again_at_once_after_a_signal_a
     joined = ["".join(line.split()) for line in printed]
     pictured = ["".join(without_chance(line).split()) for line in of_the_picture]
     assert len(pictured) > 40
-    # How much of an answer has come when the program makes a message of it is chance: its lines may be cut elsewhere,
-    # and other lines may stand between its parts.
+    # How much of an answer has arrived when the demo prints it varies: its lines may break elsewhere, and other lines
+    # may be between its parts.
     said = "".join(joined), words_of_the_assistant(shown.stdout.splitlines())
     assert [
         line
@@ -103,7 +103,7 @@ def test_it_shows_what_the_readme_says_also_begun_again_at_once_after_a_signal_a
 def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_alone_to_go_on_with_it(
     tmp_path, kafka, empty_database
 ):
-    """The servers of that `up` are those of this run, which are no others to the demo."""
+    """That `up` uses the servers of this test run, which makes no difference to the demo."""
     settings = servers_of_this_run(kafka, empty_database)
     folder = Folder(
         tmp_path, **settings, FRAMELEDGER_INFERENCE_PROVIDER="scripted", FRAMELEDGER_GATEWAY_OPENAI="true"
@@ -120,7 +120,7 @@ def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_
         with folder.database() as connection:
             [(context_id,)] = connection.execute("SELECT context_id FROM contexts").fetchall()
             kinds = {kind for (kind,) in connection.execute("SELECT DISTINCT type FROM frames").fetchall()}
-            # A run that the cough interrupts before anybody has begun it has no worker.
+            # A run that the cough interrupts before a worker has begun it has no worker.
             workers = connection.execute(
                 "SELECT split_part(worker, '/', 1) FROM runs WHERE worker IS NOT NULL UNION "
                 "SELECT split_part(worker, '/', 1) FROM tool_calls WHERE worker IS NOT NULL"
@@ -130,7 +130,7 @@ def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_
                 "SELECT tool_call_id, status, resolved_version IS NOT NULL FROM tool_calls "
                 "WHERE function_name = 'order_breakfast'"
             ).fetchall()
-            # Whatever a service said leads back to a person or a program.
+            # The causes of every frame of a service lead back to a person or a program.
             assert without_origin(connection) == not_as_promised(connection) == []
             caused_by_hand = connection.execute(
                 "SELECT frame.source, cause.type, cause.tool_call_id = frame.tool_call_id FROM frames AS frame "
@@ -146,12 +146,12 @@ def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_
                 "SELECT service FROM live_workers() WHERE kind <> 'timekeeper'"
             ).fetchall()
         assert set(workers) == {(f"{context_id}.inference",), (f"{context_id}.functions",)}
-        # Of the conversation that it forgets, no frame is left, nor the one that erased it.
+        # Of the erased conversation no frame is stored, not even the erasure.
         forgotten = kinds_in(FORGOTTEN) - kinds_in(CONVERSATION)
         assert "LLMContextEraseFrame" in forgotten
         assert kinds == {*FRAME_TYPES, "VendorTunnelAheadFrame"} - forgotten
         assert attempts == 2
-        # Its worker was killed in the middle: it was begun once, and a person said what became of it.
+        # Its worker was killed in the middle: it was started once, and a person resolved it.
         assert "kill -9" in shown.stdout
         assert (settled_as, resolved) == ("ambiguous", True)
         assert len(Harbour(tmp_path / ".frameledger" / FILE).bookings([call])) == 1
@@ -236,7 +236,7 @@ async def find_differences(settings):
         assert await found() == set()
         assert await proof.left_open(connection, "demo-a") == ["No run was answered. The last error: none"]
 
-        # A frame that says something else than the one that is stored: once its turn is closed, a message says it.
+        # A frame with other words than the stored one: from the end of its turn on, a message differs too.
         was = log[2]
         log[2] = replace(was, value=was.value.replace(b"late", b"early"))
         assert await found() == {(3, "bytes"), *((version, "context") for version in range(4, 10))}
@@ -250,7 +250,7 @@ async def find_differences(settings):
         assert await found() == {(10, "context"), (0, "number of frames")}
         log.pop()
 
-        # A context that was written wrongly, a run that is open, and a booking that nobody made, or somebody twice.
+        # A wrong message, an open run, and an order that was not placed, or placed twice.
         with psycopg.connect(settings.database_url.get_secret_value()) as writing:
             writing.execute(
                 'UPDATE messages SET message = \'{"role": "user", "content": true}\' '
@@ -296,7 +296,7 @@ def stopped_in_the_middle(folder, number):
 
 
 def chat_goes_on(folder, context_id):
-    """The official client of OpenAI's goes on with the call that the passenger ended, whole and streamed."""
+    """Continue the conversation with OpenAI's official client, with and without streaming."""
     messages = "SELECT context_at(context_id, version) -> 'messages' FROM contexts WHERE context_id = %s"
     with folder.database() as connection:
         [(of_the_demo,)] = connection.execute(messages, (context_id,)).fetchall()
@@ -343,14 +343,14 @@ def model_server():
 
 
 def block_of_the_readme():
-    """The lines below `make demo` in the README, without those that stand for what was left out."""
+    """Returns the lines below `make demo` in the README, without the ellipses."""
     text = README.read_text(encoding="utf-8")
     block = re.search(r"^\$ make demo\n(.*?)^(?:```|\$ )", text, re.MULTILINE | re.DOTALL)[1]
     return [line for line in block.splitlines() if line and line.strip() != "..."]
 
 
 def lines_of_the_picture():
-    """The lines of `demo.svg` but its first, without what stands for what was left out."""
+    """Returns the lines of `demo.svg` except the first, without the ellipses."""
     text = PICTURE.read_text(encoding="utf-8")
     pieces = re.findall(r'<text class="demo-r\d+" x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>', text)
     lines: dict[float, list[tuple[float, str]]] = {}
@@ -364,8 +364,8 @@ INTERRUPTION = "The passenger interrupts"
 
 
 def without_the_interrupted(lines):
-    """The lines without the answer that the passenger interrupts, and that answer without its spaces: how much of it
-    was heard is chance."""
+    """Returns the lines without the answer that the passenger interrupts, and that answer without its spaces: how much
+    of it was heard varies."""
     others, answer, is_of_the_answer = [], "", False
     for before, line in itertools.pairwise(["", *lines]):
         is_of_the_answer = INTERRUPTION in before or (is_of_the_answer and is_continued(line))
@@ -392,12 +392,12 @@ def is_continued(line):
 
 
 def without_chance(line):
-    """The line without what differs from run to run: the context's name, ports, durations and versions."""
+    """Returns the line without what differs between runs: the context's name, ports, durations and versions."""
     for pattern, word in (
         (r"demo-[0-9a-f]{6}", "demo-..."),
         (r"127\.0\.0\.1:\d+", "address"),
         (r"[\d.]+ (ms|s)\b", r"some \1"),
-        # How many frames an answer comes in is chance, and so every version after it.
+        # The number of frames of an answer varies, and so does every version after it.
         (r"\b\d+\b", "#"),
         (r" +", " "),
     ):

@@ -67,7 +67,7 @@ def generated(seed):
 
 
 def folded_prefixes(seed):
-    """The contexts after 0, 1, 2 ... frames, by folding each prefix on."""
+    """Returns the contexts after 0, 1, 2 ... frames, from folding one frame after another."""
     folding = Folding(Conversation.new(name(seed)))
     contexts = [folding.conversation().context.to_wire()]
     for value in generated(seed):

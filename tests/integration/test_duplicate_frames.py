@@ -72,7 +72,7 @@ def test_another_frame_with_a_used_id_is_set_aside_whenever_it_was_produced(data
 
 @pytest.mark.regression("journey 1")
 def test_who_publishes_one_frame_again_and_again_keeps_nobody_from_being_stored(database):
-    """In one batch with frames that come for the first time, before and after it."""
+    """The repetitions are in one batch with new frames before and after them."""
     log = Log()
     times = itertools.cycle([MORNING, EVENING])
     for number in range(40):

@@ -63,7 +63,7 @@ def test_a_broker_that_stops_in_order_leaves_what_makes_the_archive_and_the_next
     finally:
         process.kill()
         process.wait(ON_SERVERS)
-    # It could not write the complete list.
+    # Killed, it did not write the complete list, so the next start begins to learn again.
     learning = prepare(tmp_path)
     assert learning.archive is None
     with running(learning.program):
@@ -131,7 +131,7 @@ def test_one_that_is_not_finished_is_never_in_its_place_and_its_maker_ends_with_
 
     process = asyncio.run(cancelled())
     assert not process.is_running()
-    # It is made after the next start.
+    # The list is kept, so the archive is created after the next start.
     assert sorted(path.name for path in tmp_path.iterdir()) == [class_archive.LIST, "log"]
 
 

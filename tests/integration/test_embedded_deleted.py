@@ -88,7 +88,7 @@ def test_everything_that_up_started_in_the_background_ends_and_it_starts_again(t
         while left := folder.living():
             assert time.monotonic() < deadline, left
             pause()
-        # What the broker wrote until it was noticed. The error of a start would say so.
+        # Remove what the broker wrote before the deletion was noticed; the next start would refuse it.
         shutil.rmtree(data, ignore_errors=True)
         again = folder.run("up", "--detach")
         assert again.returncode == 0, again.stderr

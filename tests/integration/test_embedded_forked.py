@@ -1,4 +1,4 @@
-"""What `frameledger up` forks: services that look, end and are started again like those that were started."""
+"""Services that `frameledger up` forks: they look, end and are restarted like newly started processes."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ def test_services_are_forked_from_one_process_and_look_as_if_they_had_been_start
         log = folder.path / ".frameledger" / "logs" / f"{name}.log"
         assert {os.readlink(f"/proc/{service.pid}/fd/{number}") for number in (1, 2)} == {str(log)}
         assert os.readlink(f"/proc/{service.pid}/fd/0") == os.devnull
-        # Its own first words: nothing of what was said before it was forked.
+        # The log begins with the service's own first line, not with output from before the fork.
         assert log.read_text(encoding="utf-8").startswith('{"event":"ops.started"')
 
 
@@ -51,7 +51,7 @@ def test_a_service_that_ends_is_forked_again_and_it_is_said_how_it_ended(folder)
     first = folder.processes()["projector"]["pid"]
     restarted(folder, "projector", signal.SIGKILL)
     assert psutil.Process(folder.processes()["projector"]["pid"]).parent() == server
-    # Its number is free again: somebody has waited for it.
+    # Its pid is free again, so it was reaped.
     assert not psutil.pid_exists(first)
     restarted(folder, "timekeeper", signal.SIGTERM)
     said = (folder.path / ".frameledger" / "logs" / "up.log").read_text(encoding="utf-8")
@@ -68,9 +68,9 @@ def test_without_the_fork_server_services_stop_in_order_and_are_started_by_the_s
     for name, process in folder.processes().items():
         if name in SERVICES:
             assert psutil.Process(process["pid"]).parent() == supervisor
-    # Each has ended before it was started again. Nobody but the first process of the machine can take its number back.
+    # Each ended before it was restarted. It is reaped by the machine's first process, maybe a moment later.
     folder.until(lambda _: not any(psutil.pid_exists(before[name]["pid"]) for name in SERVICES))
-    # They were told to stop, and did so: nobody killed them.
+    # They received SIGTERM and stopped; they were not killed.
     assert "gateway.stopped" in (folder.path / ".frameledger" / "logs" / "gateway.log").read_text("utf-8")
     assert folder.run("down").returncode == 0
     assert folder.living() == []
@@ -80,7 +80,7 @@ def test_without_the_fork_server_services_stop_in_order_and_are_started_by_the_s
 def test_a_supervisor_that_is_killed_takes_the_fork_server_and_the_services_along(folder):
     status = folder.status()
     server = fork_server(folder)
-    # Even one that stands still.
+    # Even a stopped one.
     server.suspend()
     left = [server, *(psutil.Process(one["pid"]) for one in services(status))]
     psutil.Process(status["supervisor"]).kill()
@@ -105,7 +105,7 @@ def fork_server(folder: Folder) -> psutil.Process:
 
 
 def restarted(folder, name, number):
-    """Send a service a signal, and wait until another one is in its place, which is ready."""
+    """Send a service a signal, and wait until its replacement is ready."""
     before = folder.processes()[name]["pid"]
     os.kill(before, number)
     folder.until(lambda status: status["running"] and by_name(status)[name]["pid"] != before)

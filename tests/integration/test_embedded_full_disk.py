@@ -20,7 +20,7 @@ NOBODY = "127.0.0.1:1"
 
 
 class Told:
-    """What `up` tells of itself, to somebody whose own log may be on the full disk."""
+    """Receives the changes that `up` reports. Raises like a log on the full disk if `disk_is_full`."""
 
     def __init__(self):
         self.disk_is_full = False
@@ -47,7 +47,7 @@ def test_the_supervisor_survives_and_writes_down_what_happened_when_there_is_roo
         kafka_bootstrap_servers=NOBODY,
         database_url=SecretStr(f"postgresql://nobody@{NOBODY}/nothing"),
     )
-    # Where the record is written before it takes the old one's place: no file can be made there.
+    # The temporary file of the record: a folder in its place lets the write fail.
     unfinished = tmp_path / "run" / "processes.unfinished"
 
     def service():

@@ -163,7 +163,7 @@ def test_one_download_that_failed_for_good_ends_all(tmp_path, monkeypatch):
     many = jars.read_lock()
     with pytest.raises(EmbeddedError, match="could not be downloaded"):
         jars.fetch(many, tmp_path / "cache", pauses=(0.05, 0.05))
-    # As many as run at once, each with its pauses; none of the others is begun.
+    # Only the first concurrent downloads were tried, with their retries; no other was begun.
     assert len(attempts) <= jars.AT_ONCE * 3 < len(many.jars)
 
 
@@ -184,7 +184,7 @@ def test_without_a_network_or_a_place_the_error_says_so_and_what_to_do(tmp_path,
 @pytest.mark.regression("fault 81")
 def test_a_repository_that_refuses_is_named_without_its_password(tmp_path, monkeypatch):
     def fetch(jar, repository, **_):
-        # As the resolver says it.
+        # The resolver's words.
         raise OSError(f"401 Client Error: Unauthorized for url: {repository}/a.jar")
 
     monkeypatch.setattr(jars, "_fetch", fetch)
@@ -210,7 +210,7 @@ def test_behind_a_proxy_with_a_certificate_of_its_own_the_error_names_the_variab
 
 def test_a_repository_without_the_jar_is_an_error_with_its_remedy(tmp_path):
     with repository(tmp_path / "remote", b"a jar") as address, warnings.catch_warnings():
-        # The resolver forgets the answer that said no, and with it an open socket.
+        # The resolver leaves the socket of the rejected request open.
         warnings.simplefilter("ignore", ResourceWarning)
         with pytest.raises(EmbeddedError, match=r"does not have example:tool:2\.0") as caught:
             jars.fetch(lock_of(b"a jar", version="2.0"), tmp_path / "cache", repository=address)
@@ -328,7 +328,7 @@ async def read(servers):
 
 @asynccontextmanager
 async def client(kind, **options):
-    """A client of aiokafka for as long as a block lasts; its admin client is no context manager by itself."""
+    """Yields a started client of aiokafka; its admin client is no context manager itself."""
     made = kind(**options)
     async with asyncio.timeout(ON_SERVERS):
         await made.start()
@@ -344,7 +344,7 @@ def lock_of(content, version="1.0"):
 
 @contextmanager
 def repository(folder, content):
-    """A Maven repository on this machine that has `example:tool:1.0`; gives its address."""
+    """Yields the address of a Maven repository on this machine that has `example:tool:1.0`."""
     place = folder / "example" / "tool" / "1.0"
     place.mkdir(parents=True)
     (place / "tool-1.0.jar").write_bytes(content)
@@ -361,7 +361,8 @@ def repository(folder, content):
 
 @contextmanager
 def broken_twice(address):
-    """A way to this address on which the first connection is closed unanswered, and the second amid the answer."""
+    """Yields the address of a proxy that closes its first connection without an answer, and the second in the middle of
+    one."""
     behind = urlsplit(address)
 
     def serve(count, connection):

@@ -112,7 +112,7 @@ def test_a_killed_server_leaves_no_process_no_shared_memory_and_no_pid_file(tmp_
     wait_until_ready(server.program, process)
     connection = psycopg.connect(server.dsn)
     backend = psutil.Process(connection.info.backend_pid)
-    # As if it computed for long: it does not notice that it is alone.
+    # Like a long computation: it does not notice the end of its server.
     backend.suspend()
     process.send_signal(signal.SIGKILL)
     process.wait(ON_SERVERS)
@@ -245,7 +245,7 @@ def test_a_copy_that_another_process_made_meanwhile_is_used(tmp_path, no_namespa
 
 @pytest.fixture
 def no_namespaces(monkeypatch):
-    """No user namespaces, and a folder that everybody can reach for what has to lie elsewhere."""
+    """Forbid user namespaces, and place files for the system user in a folder that all users can enter."""
     with open_folder() as elsewhere:
         monkeypatch.setattr(postgres_user, "can_make_user_namespace", lambda: False)
         monkeypatch.setattr(postgres_user, "ELSEWHERE", elsewhere)

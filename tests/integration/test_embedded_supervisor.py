@@ -63,7 +63,7 @@ def test_the_pause_doubles_while_it_keeps_dying_and_its_last_words_are_shown(pro
     async def scenario():
         async with supervised() as (supervisor, seen):
             await supervisor.keep(program("service", code))
-            # In this order: it may have come no further than to where it looks for the file.
+            # Killed first: the process may not have looked for the file yet, and would end otherwise without it.
             os.kill(supervisor.processes[0].pid, signal.SIGKILL)
             good.unlink()
             await seen(lambda service: service.restarts == 3)
@@ -266,7 +266,7 @@ def test_a_start_that_fails_is_told_without_what_earlier_starts_logged(program, 
         asyncio.run(scenario())
     [error] = raised.value.exceptions
     assert error.problem.endswith(":\n  no schema\n")
-    # Nor is it the remedy of what failed then.
+    # The remedy is not that of an error of the earlier process either.
     assert error.remedy == f"Its full output is in {tmp_path / 'bad.log'}."
 
 
@@ -309,7 +309,7 @@ for number in range(1_000_000):
     if number == 299:
         sys.exit("no schema")
 """
-"""Writes ten thousand bytes at each signal, and fails at the third."""
+"""A program that writes ten thousand bytes at each signal, and fails at the third."""
 
 
 @pytest.mark.regression("journey 75")
@@ -352,7 +352,7 @@ def numbers_in(path):
 
 
 class Seen:
-    """What a supervisor told, and a way to wait until it tells something."""
+    """The states that a supervisor reported, and a way to wait for one."""
 
     def __init__(self):
         self.words = []

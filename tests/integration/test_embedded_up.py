@@ -32,7 +32,7 @@ NAME = "FRAMELEDGER_PROJECTOR_INSTANCE_ID"
 
 
 def environment(pid: int) -> dict[str, str]:
-    """A process's environment. It is empty for the moment in which the process becomes the program."""
+    """Returns a process's environment. It is empty for a moment while the process executes the program (exec)."""
     deadline = time.monotonic() + PROGRAM
     while not (found := psutil.Process(pid).environ()):
         assert time.monotonic() < deadline, pid
@@ -64,8 +64,8 @@ class Folder:
         return {"cwd": self.path, "env": self.environment, "text": True, **options}
 
     def asked(self, *words):
-        """What a command prints that only reads. It runs in this process, which has imported it already: a process of
-        its own takes half a second of a processor, and these are asked again and again."""
+        """Returns the output of a command that only reads. It runs in this process, which has imported it already: a
+        process of its own takes half a second of CPU time, and these commands are repeated."""
         with chdir(self.path), mock.patch.dict(os.environ, self.environment, clear=True):
             return CliRunner().invoke(application(), words).stdout
 
@@ -76,7 +76,7 @@ class Folder:
         return by_name(self.status())
 
     def until(self, wanted):
-        """The status as soon as it is as wanted."""
+        """Returns the status as soon as `wanted` is true of it."""
         deadline = time.monotonic() + PROGRAM
         while not wanted(status := self.status()):
             assert time.monotonic() < deadline, status
@@ -100,13 +100,13 @@ class Folder:
 
 
 def by_name(status):
-    """The processes of one status: two of them may be of different moments."""
+    """Returns the processes of one status by name. Two statuses would show two moments."""
     return {process["name"]: process for process in status["processes"]}
 
 
 @contextmanager
 def working(path, **environment):
-    """A folder in which somebody works for as long as the block lasts, and in which nothing runs after that."""
+    """Yields a working folder, and stops everything that runs in it at the end of the block."""
     made = Folder(path, **environment)
     try:
         yield made
@@ -116,13 +116,13 @@ def working(path, **environment):
 
 
 def answered(address):
-    """What is answered there, now."""
+    """Returns the response of this address, without a retry."""
     with urllib.request.urlopen(address) as answer:
         return answer.read()
 
 
 def assert_ready(process):
-    """It is ready now: nobody waits for it here."""
+    """Assert that a process is ready now, without waiting for it."""
     assert json.loads(answered(process["metrics"].replace("/metrics", "/readyz")))["ready"]
     assert 'frameledger_ready{check="database"} 1.0' in answered(process["metrics"]).decode()
 
@@ -145,8 +145,8 @@ def folder(tmp_path):
 
 @pytest.fixture
 def ports_of_its_own(folder):
-    """Nobody takes the ports of servers that were killed before these start again. The usual ones another `up` of this
-    machine may take, whenever they are free."""
+    """Reserve ports that no other process takes while a killed server restarts. The usual ports may be taken by another
+    `up` of this machine whenever they are free."""
     stored = folder.path / ".frameledger" / "run"
     stored.mkdir(parents=True)
     for name in ("postgres", "kafka"):
@@ -179,7 +179,7 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
     assert "is already running" in again.stderr
     assert "frameledger down" in again.stderr
 
-    # It is found from a folder below, and named elsewhere.
+    # Commands in a folder below use it; elsewhere, errors name it.
     (folder.path / "below").mkdir()
     below = folder.run("config", "--json", within="below")
     assert json.loads(below.stdout)["FRAMELEDGER_DATABASE_URL"]["source"] == "frameledger up"
@@ -244,7 +244,7 @@ def test_in_the_foreground_it_says_what_it_restarts_and_ctrl_c_stops_it_beside_a
                 )
             )
         assert folder.processes()["postgres"]["restarts"] == 1
-        # So that it need not wait until the group has given its predecessor up.
+        # The same name, so the group does not wait for the session timeout of its predecessor.
         assert environment(folder.processes()["projector"]["pid"])[NAME] == names[0]
         with folder.database() as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
@@ -354,7 +354,7 @@ def test_a_directory_of_another_user_is_an_error_with_its_remedy(tmp_path, monke
     def refuse(*_):
         raise PermissionError(13, "Permission denied", str(tmp_path))
 
-    # Root is refused nothing, so the refusal is made up.
+    # Root is allowed everything, so the refusal is simulated.
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(EmbeddedError, match="belongs to another user"):
         directory.is_claimed(tmp_path)
@@ -368,7 +368,7 @@ def test_a_directory_of_another_user_is_an_error_with_its_remedy(tmp_path, monke
 
 @pytest.mark.regression("journey 100")
 def test_a_process_that_asks_whether_an_up_runs_is_taken_for_none(tmp_path, monkeypatch):
-    """Every client and command asks, and has the lock for a moment."""
+    """Every client and command checks the lock, and holds it for a moment."""
     with directory.claimed(tmp_path):
         pass
     asking = os.open(tmp_path / data_directory.RUN / data_directory.LOCK, os.O_RDONLY)

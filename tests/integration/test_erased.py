@@ -18,7 +18,8 @@ END = b'{"type":"EndFrame"}'
 
 
 def erased_in_between(database, erase, first_version):
-    """Three frames, an erasure, and later ones: whether who has the conversation in memory is fenced by it."""
+    """Store three frames and erase them: a projector that has the conversation in memory must be fenced, and another
+    one stores the later frames, from this version on."""
     log = Log()
     for value in (RUN, RUN, END, RUN, RUN, RUN, RUN):
         log.add("ctx", value)

@@ -117,7 +117,7 @@ def test_the_tables_are_the_fold_of_the_whole_log_however_it_is_cut(
         for (context_id,) in connection.execute("SELECT context_id FROM contexts").fetchall():
             assert value_of(connection, "SELECT intact FROM verify_chain(%s)", context_id) is True
             assert verified(live, context_id) == []
-    # A rebuild from the log, in other batches.
+    # A database that is filled again from the log, in other batches.
     project(again, records, sizes=(500,))
     assert erasing.dump(again) == erasing.dump(live)
 
@@ -206,7 +206,7 @@ def test_the_receipt_says_what_was_erased_where_it_lies_and_by_whom(database):
             )
         ]
         assert connection.execute("SELECT count(*) FROM contexts").fetchone() == (0,)
-        # What was requested is not published any more; its worker is told to stop.
+        # The requested effect is not published any more; its worker is told to stop.
         assert connection.execute("SELECT to_topic FROM outbox").fetchall() == [("llm.cancellations",)]
 
 
@@ -241,7 +241,7 @@ def test_an_erasure_that_is_published_twice_erases_once(database, cache_bytes):
     project(database, log.records, sizes=(2,), cache_bytes=cache_bytes)
     assert one(database, "SELECT count(*), max(version) FROM erasures") == (1, 2)
     assert one(database, "SELECT version, duplicate_count FROM contexts WHERE context_id = 'ctx'") == (4, 1)
-    # The same id with other words is none of the two, and a frame that is no erasure may have it.
+    # An erasure with a used id and another reason is rejected; a frame of another type may have that id.
     log.add("ctx", ERASE.replace(b"asked", b"asked again"))
     log.add("ctx", say("d", frame_id="e1"))
     project(database, log.records[-2:])
@@ -309,7 +309,7 @@ def test_late_words_of_a_worker_are_counted_and_nothing_else(database, has_begun
 
 
 def test_what_a_foreign_partition_had_before_the_erasure_begins_no_life(database):
-    """The copy is after the erasure: that of a late projector, or of a rebuild that forwards again."""
+    """Its copy comes after the erasure: from a late projector, or from a rebuild that forwards it again."""
     log = Log()
     log.add("ctx", say("of before", frame_id="f1"))
     home = log.records[0].partition
@@ -325,7 +325,7 @@ def test_what_a_foreign_partition_had_before_the_erasure_begins_no_life(database
     project(database, log.records[4:])
     assert one(database, "SELECT late_count, version FROM erasures") == (1, 2)
     assert one(database, "SELECT version, message_count FROM contexts") == (3, 1)
-    # Forwarded once more, as by a rebuild: of the next life it is a repetition.
+    # Forwarded once more, as by a rebuild: the frame of the next life is a repetition then.
     for row in outbox:
         if row.kind == "forward":
             log.add("ctx", row.value, headers=row.headers)
@@ -336,7 +336,7 @@ def test_what_a_foreign_partition_had_before_the_erasure_begins_no_life(database
 
 @pytest.mark.regression("fault 46")
 def test_a_dead_letter_of_before_the_erasure_that_is_retried_behind_it_begins_no_life(database):
-    """Who retries it read it before it was erased, and waited for the broker."""
+    """`dlq retry` read it before the erasure, and waited for the broker."""
     log = Log()
     log.add("ctx", say("of before"))
     log.add("ctx", say("secret"))
@@ -383,7 +383,7 @@ def test_what_was_said_before_an_erasure_does_not_come_back_through_a_parked_lif
     assert one(database, "SELECT late_count FROM erasures") == (2,)
     unparked(database)
     with psycopg.connect(database) as connection:
-        # Nothing here publishes the copy and deletes its row.
+        # In this test the copy in the outbox is not published, so its row stays.
         assert set(erasing.found_in_tables(connection, "secret")) <= {"outbox.value"}
         spoken = value_of(connection, "SELECT context_at('ctx') -> 'messages'")
     assert [message["content"] for message in spoken] == ["of the next life", "kill", "the last"]
@@ -410,7 +410,7 @@ def test_a_new_life_may_be_refused(database):
         assert connection.execute("SELECT context_id FROM contexts").fetchall() == [("other",)]
         assert erasing.found_in_tables(connection, "a secret") == []
     assert count(database, "erasures") == 2
-    # The second erasure takes the trace of it along.
+    # The second erasure also deletes the row of the rejected frame.
     assert count(database, "rejected_frames") == 0
     (letter,) = [row for row in outbox if row.kind == "dead_letter"]
     assert letter.value is None
@@ -418,7 +418,7 @@ def test_a_new_life_may_be_refused(database):
 
 
 def begin_a_life_behind_erase(database):
-    """Two frames, then `erase()`, then the first frame of the next life."""
+    """Store two frames, call `erase()`, and store the first frame of the next life."""
     log = Log()
     for value in (say("a"), say("b")):
         log.add("ctx", value)
@@ -494,7 +494,7 @@ def test_an_erasure_that_an_older_release_parked_is_honoured_by_unpark(
         assert erasing.found_in_tables(connection, "secret") == []
         assert value_of(connection, "SELECT intact FROM verify_chain('ctx')") is True
     assert one(database, "SELECT version, parked_version, message_count FROM contexts") == (5, None, 1)
-    # The run of the next life was asked for too long ago, and is closed by a frame.
+    # The run of the next life was requested too long ago, and is closed by a frame.
     assert [row.to_topic for row in outbox] == ["llm.cancellations", "llm.frames"]
     untouched = make_database(template=migrated_template)
     project(untouched, log.records)
@@ -509,7 +509,7 @@ def test_an_erasure_that_an_older_release_parked_is_honoured_by_unpark(
 def test_a_page_of_parked_frames_may_end_with_an_erasure(
     database, make_database, migrated_template, monkeypatch, at_once
 ):
-    """Behind it there may be another erasure, and the next life."""
+    """It may be followed by another erasure, and by the next life."""
     monkeypatch.setattr(unparking, "FRAMES_AT_ONCE", at_once)
     log = Log()
     values = (say("hello", run_llm=True), say("kill"), say("secret"), ERASE, ERASE.replace(b"e1", b"e2"))
@@ -541,7 +541,8 @@ def test_an_erasure_that_was_parked_last_leaves_nothing_to_unpark(database):
 
 
 def parking(database, records):
-    """As a release that does not know the type stores it: the conversation is parked before, and stays so."""
+    """Store records like a release that does not know the erasure: the conversation is parked before it, and stays
+    parked."""
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(batch_fold, "evolve", poisoned)
@@ -638,7 +639,7 @@ def test_a_log_that_lost_its_tail_gets_the_erasure_back_and_nothing_of_what_was_
 def test_a_frame_that_recover_puts_back_behind_an_erasure_begins_no_life(
     database, make_database, migrated_template
 ):
-    """A client erased the conversation while what the log had lost was published again."""
+    """A client erased the conversation while lost frames were republished."""
     log = Log()
     for text in ("of before", "a secret"):
         log.add("ctx", say(text))

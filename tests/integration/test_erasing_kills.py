@@ -21,7 +21,7 @@ def test_whatever_point_it_is_killed_at_each_conversation_is_erased_once(road, s
     told = points_of(road, small, bursts)
     (erase,) = [one for one in told if "erase_at" in one]
     if small is None:
-        # A batch that erases is written statement by statement, as usual too: only that has to be shown again.
+        # Batches are written statement by statement here anyway, so only the steps of the erasure are tested again.
         points = [erase, "before commit", "after commit"]
     else:
         points = [one for one in told if not one.startswith(OF_ANY_BATCH)]

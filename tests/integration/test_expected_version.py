@@ -117,7 +117,8 @@ def test_a_conversation_goes_on_in_a_process_that_has_only_its_id(settings, cont
         restored = await client.restore(context_id)
         assert restored == await client.context(context_id)
         assert (restored.version, restored.context) == (1, begun)
-        # Another process that began from nothing as well comes too late, and without waiting reads it in the outcome.
+        # Another process that also expects an empty conversation is too late; without waiting it reads that in the
+        # outcome.
         await client.publish(context_id, LLMSetToolChoiceFrame(tool_choice="none"), expected_version=0)
         await client.publish(context_id, TranscriptionFrame(text="and?"), wait=True)
         outcomes = [(frame.outcome, frame.reason) async for frame in client.frames(context_id)]

@@ -67,7 +67,7 @@ def test_what_lives_again_after_an_erasure_is_left_out_of_all_and_named(database
     monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", database)
     path = tmp_path / "all.jsonl"
     told = CliRunner().invoke(application(), ["export", "--all", "-o", str(path), "--json"])
-    # Whoever keeps copies by a script notices that one is not in them.
+    # A script that makes backups notices by the exit code that one is left out.
     assert told.exit_code == 1, told.output
     done = json.loads(told.stdout)
     assert (done["conversations"], done["frames"], done["left_out"]) == (2, 2, ["b"])
@@ -213,7 +213,7 @@ def test_the_openai_form_is_what_the_chat_api_takes(run, database):
     for name in names:
         told = run("export", name, "--format", "openai")
         if told.exit_code:
-            # What another provider alone understands, or a client brought that no API takes.
+            # The context has messages that only another provider understands, or that no API accepts.
             assert "openai" in told.stderr, told.stderr
             continue
         made = json.loads(told.stdout)

@@ -49,7 +49,7 @@ for name in sys.argv[1 + len(without):]:
 CODECS = (
     "from aiokafka import codec as c; assert c.has_gzip() and c.has_lz4() and c.has_snappy() and c.has_zstd()"
 )
-# Every command in one process: each for itself would import the same for a second.
+# Runs every command in one process: in processes of their own, each would import the same for a second.
 EACH_COMMAND = """
 import contextlib, io, json, sys
 from frameledger_services.__main__ import main
@@ -109,7 +109,7 @@ class Environment:
         return [tuple(one) for one in json.loads(self.run("python", "-c", EACH_COMMAND, json.dumps(lines)))]
 
     def refused(self, program: str, *words: str) -> str:
-        """The last line that it says on standard error; it fails."""
+        """Returns the last line on standard error of a command that must fail."""
         done = self.done(program, *words)
         assert done.returncode == 1, done.stdout + done.stderr
         return done.stderr.rstrip().splitlines()[-1]
@@ -141,7 +141,8 @@ def environment(tmp_path_factory):
         if name not in made:
             place = folder / f"with-{name}"
             _call(*uv, "venv", "--python", sys.executable, str(place))
-            # The base is weighed as pip leaves it; of the others only what is imported need be compiled.
+            # The size of the base is measured as pip leaves it, with bytecode; the others need it only for what is
+            # imported.
             compiled = () if extras else ("--compile-bytecode",)
             install = ("--no-index", "--find-links", str(house), *compiled, "--python", str(place))
             _call(*uv, "pip", "install", *install, f"frameledger[{name}] @ {wheel.as_uri()}")

@@ -23,7 +23,7 @@ from frameledger_services.store import other_releases
 FACTS = ("facts_messages", "facts_turns", "facts_runs", "facts_calls", "facts_conversations")
 RUNS = 4_000
 MOST_ROWS = 8 * many_runs.FRAMES * RUNS / many_runs.DAYS
-"""The small indexes by time find ranges of 128 blocks, which here are those of several days, of two tables."""
+"""The BRIN indexes by time find ranges of 128 blocks, which here have several days, in two tables."""
 
 DAY = datetime(2026, 3, 4, tzinfo=UTC), datetime(2026, 3, 5, tzinfo=UTC)
 OF_A_DAY = [query for query, _ in EXAMPLES if "'2026-03-05'" in query]
@@ -204,7 +204,7 @@ def test_facts_of_a_day_read_that_day(many, view):
     time = by.get(view, "requested_at")
     query = f"SELECT * FROM {view} WHERE {time} >= %(since)s AND {time} < %(until)s"
     scanned, fetched = reads(many, query, {"since": DAY[0], "until": DAY[1]})
-    # Prices are a few, and what is read of frames is whole blocks of the small index by time.
+    # There are few prices, and frames are read in whole block ranges of the BRIN index by time.
     assert scanned <= {"prices", "eras"}
     assert fetched < MOST_ROWS
 
@@ -235,9 +235,9 @@ def test_a_question_of_the_first_day_reads_that_day(many, query):
 def test_when_a_user_was_heard_is_looked_up_once_for_each_run_and_only_if_it_is_asked_for(
     many, asked, lookups
 ):
-    """The first words of a day were looked for three times: for their number and for two percentiles."""
+    """It was looked up three times: for the count and for two percentiles."""
     with many.transaction(force_rollback=True):
-        # What a worker reads is counted in another place.
+        # The reads of a parallel worker are counted elsewhere.
         many.execute("SET LOCAL max_parallel_workers_per_gather = 0")
         before = counted(many)
         of_the_day = "requested_at >= %s AND requested_at < %s"
@@ -250,7 +250,7 @@ def test_when_a_user_was_heard_is_looked_up_once_for_each_run_and_only_if_it_is_
 
 
 def test_who_looks_for_messages_without_a_time_reads_the_newest_that_have_one_at_most(many):
-    """The small index by time says of all other ranges of blocks that there is none."""
+    """The BRIN index by time excludes all other ranges of blocks."""
     address = f"{many.info.dsn} password={many.info.password}"
 
     async def asked():
@@ -275,7 +275,7 @@ def test_there_are_fifteen_questions_of_the_first_day_and_one_is_of_now():
 
 
 def test_a_user_with_the_role_of_a_reader_sees_all_facts_and_changes_nothing(database, database_server):
-    """As the page makes it: connected as that user."""
+    """The user is created with the page's statements, and connects."""
     assert IN_THE_READER
     name = f"dashboard_{psycopg.conninfo.conninfo_to_dict(database)['dbname']}"
     with psycopg.connect(database, autocommit=True) as owner:
@@ -300,7 +300,7 @@ def test_a_user_with_the_role_of_a_reader_sees_all_facts_and_changes_nothing(dat
                 ):
                     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
                         reader.execute(change)
-                    # Nor if it says otherwise: the role has no right to.
+                    # Nor with that setting changed: the role has no privilege.
                     reader.execute("SET default_transaction_read_only = off")
                     with pytest.raises(psycopg.errors.InsufficientPrivilege):
                         reader.execute(change)
@@ -323,7 +323,7 @@ def test_who_is_shown_the_conversations_of_one_customer_reads_those_alone(folded
 
 
 def test_the_data_source_of_the_page_is_that_user():
-    """What Grafana is told, as it reads it."""
+    """The provisioning file of the page, parsed as Grafana parses it."""
     assert IN_THE_READER
     assert DATA_SOURCE
     [told] = yaml.safe_load(DATA_SOURCE[1])["datasources"]
@@ -335,7 +335,7 @@ def test_the_data_source_of_the_page_is_that_user():
 
 
 def by_grafana(query):
-    """The query with a day's filter as a panel has it, and then as Grafana sends it."""
+    """Returns the query with a day's filter as in a panel, and as Grafana sends it."""
     panel = re.sub(r"(\w+) >= '2026-03-04' AND \1 < '2026-03-05'", r"$__timeFilter(\1)", query)
     assert "$__timeFilter(" in panel
     return re.sub(

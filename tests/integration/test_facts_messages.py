@@ -40,7 +40,8 @@ def rewrite(position, message):
 
 @pytest.fixture
 def with_nul(database):
-    """A conversation whose answer has a NUL, which is legal JSON and no text of PostgreSQL's, and was replaced."""
+    """Store a conversation whose answer has a NUL, which is legal in JSON and not in PostgreSQL's text, and was
+    replaced."""
     project(database, answered("a\x00b", "\ud83d", "\ude00", then=[rewrite(2, said("assistant", "heard"))]))
     return database
 

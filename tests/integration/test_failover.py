@@ -1,8 +1,8 @@
-"""An asynchronous standby is promoted that does not have the latest claims, while the log has what was done under them.
+"""A promoted asynchronous standby lacks the latest claims, while the log has the frames published under them.
 
-Nothing of what was lost is folded when the work is claimed once more: the projector is away until then. So the new
-claim has the attempt that was given out before. Usually nobody claims while the owner of a partition is gone; here its
-session seems to be there.
+None of these frames is folded when the work is claimed again, because the projector is stopped until then. So the new
+claim gets an attempt that was given out before. Usually no worker claims while the owner of a partition is gone; here
+its session is simulated.
 """
 
 import json
@@ -21,7 +21,7 @@ from tests.support.standby import pair
 from frameledger_services.store import migration
 
 STEADY = {"work_lease_secs": scaled(10.0), "work_heartbeat_secs": 0.1, "work_slots": 2}
-"""A worker that is frozen for a moment, and whose database goes, is the same worker after that."""
+"""Settings with which a worker keeps its session when it is frozen for a moment or its database restarts."""
 
 
 @pytest.fixture
@@ -122,7 +122,8 @@ def test_an_answer_is_one_model_s_whose_run_the_database_gave_to_two(servers, ro
 def test_while_the_owner_of_a_partition_is_gone_nobody_takes_what_only_the_tables_call_open(
     servers, road, tmp_path
 ):
-    """The database lost that the answer began and ended. A worker looks for work before a projector does."""
+    """The database lost the start and end of an answer. A worker looks for work before a projector owns the
+    partition."""
     path = tmp_path / "script.json"
     path.write_text(json.dumps({"replies": [{"say": [{"text": "once"}]}]}))
     settings = steady(road, inference_provider="scripted", inference_script=path)

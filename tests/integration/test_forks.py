@@ -1,4 +1,4 @@
-"""Forks: an old moment continued as a new conversation, compared with the fold of so many frames."""
+"""Forks: an earlier version continued as a new conversation, compared with the fold of the frames up to it."""
 
 import asyncio
 import json
@@ -39,8 +39,8 @@ NEW = "fork"
 
 
 def prefixes(values, context_id):
-    """What a fork of each version has to begin with: the fold of so many frames; calls that run settled as an end
-    settles them, without turns and answers under way."""
+    """Returns the context with which a fork of each version has to begin: the fold of the frames up to it, with running
+    calls settled as by an end, and without open turns and answers."""
     folding = Folding(Conversation.new(context_id))
     yield _settled(folding)
     for value in values:
@@ -50,8 +50,8 @@ def prefixes(values, context_id):
 
 def _settled(folding):
     conversation = folding.conversation()
-    # What is being said, and inputs that wait for an answer to be over, are in no context yet. Where somebody else
-    # keeps the history an end writes nothing, but a fork is nobody's mirror.
+    # Open turns and answers, and inputs that wait for the end of an answer, are in no context yet. In a mirror an end
+    # writes nothing, but a fork is no mirror.
     terms = replace(conversation.state.terms, mirror=None)
     nothing_said = replace(conversation.state, turn=None, speech=Speech(), runs=Runs(), terms=terms)
     ended = fold([EndFrame()], replace_state(conversation, nothing_said))
@@ -64,7 +64,7 @@ def replace_state(conversation: Conversation, state: State) -> Conversation:
 
 @pytest.mark.long
 def test_a_fork_of_any_version_folds_to_the_prefix_with_open_calls_settled(database):
-    # Without erasures: what was erased has no versions.
+    # Without erasures: erased versions cannot be forked.
     conversations = {
         f"talk-{seed}": [
             encode_frame(frame)
@@ -83,7 +83,7 @@ def test_a_fork_of_any_version_folds_to_the_prefix_with_open_calls_settled(datab
 
 
 def cancelled_in_forks(database, conversations):
-    """Holds a fork of every version against what it has to begin with; how many of them settle a call."""
+    """Compare a fork of every version with the context that it has to begin with. Returns how many settle a call."""
 
     async def check():
         cancelled = 0
@@ -121,7 +121,7 @@ BROUGHT = LLMSetToolsFrame(
 )
 WITH_CALLS_OF_A_CLIENT = {
     "two at once": [BROUGHT, ask(), committed("a", "b", run=2), result("b", "done")],
-    # The result of one begins the next in the same step.
+    # The result of one starts the next in the same step.
     "in a queue": [
         BROUGHT,
         ask(),
@@ -227,7 +227,7 @@ def test_a_fork_is_made_once_and_leaves_the_old_conversation_alone(settings):
         assert stored.context == old.context
         assert (stored.prompt_caching, stored.skip_tts) == (True, True)
         assert counts(settings, "new") == (3, 0)
-        # Again, by another client and after the fork went on.
+        # Again, by another client and after the fork has continued.
         said = LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Else?"}])
         await client.publish("new", said, wait=True)
         async with Client(settings) as another:
@@ -278,7 +278,7 @@ def test_who_begins_a_conversation_first_keeps_it_and_no_model_is_asked_there(se
 
     async def work(client):
         await client.publish("new", LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Mine."}]))
-        # As if it came between the look and the fork.
+        # As if that frame came between the check and the fork.
         monkeypatch.setattr(forking, "check_free", nobody_is_there)
         with pytest.raises(ForkRefusedError, match="context_changed"):
             await client.fork("old", "new", version=4, run=True)
@@ -351,7 +351,7 @@ def test_lists_leave_experiments_out_unless_they_are_asked_for(database, monkeyp
 
     assert named("list") == [("real", "quiet")]
     assert named("list", "--experiments") == [("real", "quiet"), ("tried", "experiment")]
-    # However long the last words are, the conversation is named.
+    # The id is shown whole, however long the last words are.
     assert "  real  " in CliRunner().invoke(application(), ["list"]).stdout
     assert named("search", "needle") == [("real", None)]
     assert named("search", "needle", "--experiments") == [("real", None), ("tried", None)]

@@ -16,7 +16,7 @@ from frameledger_services.store.progress_channel import CHANNEL
 
 @pytest.fixture
 def small_queue(tmp_path):
-    """The address of a PostgreSQL whose queue holds as little as can be: half a megabyte."""
+    """Yields the address of a PostgreSQL with the smallest possible queue: half a megabyte."""
     server = postgres.prepare(
         tmp_path, ports.choose(0), settings={"fsync": "off", "max_notify_queue_pages": "64"}
     )
@@ -60,7 +60,7 @@ def test_a_full_queue_of_notifications_stops_nobody_who_announces(small_queue):
                 await notifier.until_drained()
                 assert not running.done()
             await listening.execute(f"LISTEN {CHANNEL}")
-            # Who was deaf reads what is there; then this makes room.
+            # The listener reads its notifications, so that the queue is emptied.
             while await usage(filling) > 0.5:
                 await deaf.execute("SELECT 1")
             notifier.notify({0: 2}, ())
