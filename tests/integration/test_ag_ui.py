@@ -761,7 +761,7 @@ def test_a_gateway_that_is_killed_behind_any_frame_of_a_request_leaves_nothing_h
     known = [one for one in consumer.messages.values() if one["role"] != "reasoning"]
     [call] = [one["id"] for message in known for one in message.get("toolCalls") or ()]
     words = {"id": "u2", "role": "user", "content": "Is there a night train?"}
-    # It says three frames: other functions, the result, and words.
+    # The request becomes three frames: other functions, the result, and a message.
     body = {
         "threadId": thread,
         "runId": "r2",

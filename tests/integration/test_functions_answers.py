@@ -208,7 +208,7 @@ def test_a_call_that_waits_for_a_person_is_answered_from_outside(settings):
     async def scenario(_, talk):
         call, behind = called("approve"), called("approve")
         await talk.call(call, behind, run_in_parallel=False)
-        # The second one of the queue starts although the first one has not settled.
+        # The second call of the queue starts although the first one, which waits, has not settled.
         await talk.settled(call.tool_call_id, behind.tool_call_id, statuses=("waiting",))
         row = await talk.call_row(call.tool_call_id)
         assert (row["waiting_for"], row["waiting_deadline"]) == ("an approval", deadline)

@@ -203,14 +203,14 @@ def test_an_advertised_handler_that_was_removed_by_hand_stays_away_while_its_too
             MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE.format(function_name=one) for one in ("search", "look")
         ]
         assert await outcomes(run_here) == (["failed"] * 2, missing)
-        # It is named again, and was advertised all the time.
+        # Named again in a list that already had it, it does not come back.
         await service.set_tools(talk.context_id, [search, look])
         assert await outcomes(run_here) == (["failed"] * 2, missing)
         service.register_function(None, instead)
         assert await outcomes(of_the_model) == (["done"] * 2, ["nobody else was there"] * 2)
         [*_, in_force] = await talk.payloads("LLMSetToolsFrame")
         assert [tool["function"]["name"] for tool in in_force["tools"]] == ["search", "look"]
-        # Once it has left the list, it comes as any other.
+        # Once it has left the list, it can be added like any other.
         await service.set_tools(talk.context_id, [])
         await service.set_tools(talk.context_id, [search, look])
         assert await outcomes(of_the_model) == (["done"] * 2, ["found", "seen"])
@@ -218,7 +218,7 @@ def test_an_advertised_handler_that_was_removed_by_hand_stays_away_while_its_too
     play(settings, FunctionRegistry(), scenario)
 
 
-# With a model that calls by itself: which of the tools `cancel_search` it is offered is for the services to settle.
+# Below, a model calls by itself: the services decide which tool named `cancel_search` it is offered.
 
 
 @pytest.fixture(name="answered")

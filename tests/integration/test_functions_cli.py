@@ -174,7 +174,7 @@ def test_an_operator_says_what_became_of_an_ambiguous_call_once(settings, comman
             assert resolved.exit_code == 0, resolved.output
             assert "It was paid." in (await talk.messages())[-1]["content"]
             row = await talk.call_row(pay.tool_call_id)
-            # What the worker said that took it over answers the start of the one that died.
+            # The result of the worker that took over is caused by the start of the one that died.
             causes = "SELECT version FROM causes(%s, %s)"
             assert await talk.rows(causes, row["resolved_version"]) == [
                 (row["resolved_version"],),

@@ -131,7 +131,7 @@ def test_one_that_might_still_report_is_cancelled_at_its_deadline(settings):
             assert status == ["cancelled"]
             assert await talk.told(call.tool_call_id) == "CANCELLED"
             assert [[one.tool_call_id for one in calls] for calls in cancelled] == [[call.tool_call_id]]
-            # A deadline asks, unlike an interruption.
+            # A deadline requests a run, unlike an interruption.
             assert len(await talk.open_runs()) == 1
             with pytest.raises(ResultRefusedError):
                 await kept[0].result_callback("late")
@@ -246,8 +246,8 @@ def test_five_megabytes_are_a_result_and_nine_are_not(settings):
 
 
 def test_one_that_blocks_the_loop_keeps_its_call_since_heartbeats_go_on(settings):
-    """It blocks until a heartbeat has renewed the lease meanwhile, and not until one would have ended: a busy machine
-    may end a short one."""
+    """It blocks until a heartbeat has renewed the lease, not until a lease would have ended: on a busy machine a short
+    lease may end."""
     registry = FunctionRegistry()
 
     async def blocks(params):

@@ -77,7 +77,7 @@ def test_what_is_interrupted_before_its_start_is_folded_never_runs(settings):
         assert await talk.settled(call.tool_call_id) == ["forgotten"]
         await talk.until_claims_finished()
         assert gate.entered == 0
-        # Its start may have been on its way already, or not.
+        # Its start may have been published before the interruption arrived, or not at all.
         assert set(await talk.log(of=call.tool_call_id)) <= {(STARTED, "ignored", "call_forgotten")}
 
     async def failpoint(point):
@@ -111,7 +111,7 @@ def test_a_read_that_has_become_old_is_no_leave_to_begin(settings, monkeypatch):
     async def failpoint(point):
         nonlocal behind
         if point == "folded":
-            # The process froze after the read that said it may begin.
+            # As if the process froze after the read that allowed the handler to begin.
             await interrupted.wait()
             behind = 10.0
 

@@ -156,7 +156,7 @@ def test_a_call_whose_start_is_too_large_for_the_log_is_cancelled(settings):
     registry.register_function("large", ran.append)
 
     async def scenario(_, talk):
-        # The announcement fits just so; the start says who starts it, too.
+        # The announcement just fits; the start, which also names the worker, does not.
         call = called("large", {"text": "x" * (MAX_VALUE_BYTES - 340)})
         await talk.call(call)
         assert await talk.settled(call.tool_call_id) == ["cancelled"]
@@ -197,7 +197,7 @@ def test_a_plain_function_is_not_left_waiting_for_an_answer_when_its_lease_is_lo
     play(settings, registry, scenario)
 
 
-# What an interruption finds still going on.
+# Calls that still run when they are interrupted.
 
 
 @pytest.mark.parametrize("ends_by", [long("returning"), "reporting", long("raising")])
@@ -235,7 +235,7 @@ def test_an_interrupted_plain_function_is_waited_for_and_told_as_what_it_was(set
             "reporting": (["done"], "paid"),
             "raising": (["failed"], "The function `pay` failed."),
         }[ends_by]
-        # It asks for nothing.
+        # It requests no run.
         assert await talk.open_runs() == runs
 
     play(settings, registry, scenario, stop_secs=0.01)
@@ -258,7 +258,8 @@ def test_an_interrupted_handler_that_never_stops_is_given_up_at_its_deadline(set
             await talk.call(call)
 
             async def entered_in_time():
-                """Its deadline may settle it before that, and before it is interrupted."""
+                """Returns whether the handler was entered before the call was over: its deadline may come first. None
+                while neither is the case."""
                 is_over = (await talk.call_row(call.tool_call_id))["status"] in SETTLED
                 return entered.is_set() if is_over or entered.is_set() else None
 
@@ -281,7 +282,7 @@ def test_an_interrupted_handler_that_never_stops_is_given_up_at_its_deadline(set
     until_begun(attempt)
 
 
-# What a process that lives long does not keep.
+# What a long-running process must not accumulate.
 
 
 @pytest.mark.parametrize(
@@ -305,7 +306,8 @@ def test_the_handlers_that_a_conversation_brought_leave_with_its_end(settings, e
             return True if not registry.advertising_contexts() else None
 
         async def folded():
-            """Whether the service knows that its list is. A list that is erased before is awaited for minutes."""
+            """Returns True once the service knows that its tool list is folded; until then None. If the list were
+            erased before, the service would wait for it for minutes."""
             return True if not service._running.tool_lists._publishing else None
 
         await service.set_tools(talk.context_id, [search])
@@ -313,7 +315,7 @@ def test_the_handlers_that_a_conversation_brought_leave_with_its_end(settings, e
         await talk.publish(end())
         await talk.until(left)
         assert not service.has_function("search")
-        # Tools that are set after the end are for a conversation that is going to go on.
+        # Tools that are set after the end are kept, because the conversation will continue.
         await service.set_tools(talk.context_id, [search])
         call = called("search", {"text": "cats"})
         await talk.call(call)

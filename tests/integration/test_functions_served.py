@@ -90,7 +90,7 @@ def test_a_function_that_the_context_has_as_a_tool_is_left_to_the_service_that_c
 @pytest.mark.regression("call b")
 @pytest.mark.parametrize("here", [True, long(False)])
 def test_an_applications_own_cancel_tool_wins_also_when_it_is_not_advertised(settings, here):
-    """Whoever announced the call took it for the built-in one."""
+    """The announcement marks the call as built in."""
 
     async def wait(params):
         await asyncio.Event().wait()
@@ -143,7 +143,7 @@ def test_where_handlers_run_the_hook_is_told_of_what_a_run_announced_once(settin
         assert await talk.settled("0", "1", "2", "3") == ["done"] * 4
         assert [[call.tool_call_id for call in calls] for calls in told] == [["0", "2"]]
         assert (told[0][0].function_name, told[0][0].arguments) == ("look", {"at": [1]})
-        # Before the first of them began.
+        # The hook was called before the first of them began.
         assert running == [["0", "2"]]
         await talk.call(called("right", tool_call_id="4"))
         assert await talk.settled("4") == ["done"]
@@ -195,7 +195,7 @@ def test_the_time_that_a_call_waits_in_the_queue_is_not_taken_from_its_own_limit
         first, second = called("slow"), called("quick")
         await talk.call(first, second, run_in_parallel=False)
         await asyncio.wait_for(entered.wait(), ON_SERVERS)
-        # It has waited for an hour.
+        # As if it had waited in the queue for an hour.
         await talk.execute(
             "UPDATE tool_calls SET requested_at = requested_at - interval '1 hour' WHERE context_id = %s",
             (talk.context_id,),

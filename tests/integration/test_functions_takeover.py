@@ -78,7 +78,7 @@ def test_an_unsafe_handler_never_begins_where_somebody_had_started_the_call(sett
 
     async def run():
         async with talking(settings) as talk:
-            # A worker that is dead by now took the call, and said that it is safe to run again.
+            # A worker that is dead now claimed the call, and started it as safe to retry.
             dead, call = f"dead-{kind}", called(f"pay_{kind}")
             await talk.call(call)
             row = await talk.call_row(call.tool_call_id)
@@ -139,7 +139,7 @@ def test_a_worker_that_is_judged_dead_stops_its_handler_and_says_nothing_more(se
             "UPDATE workers SET stopped_at = clock_timestamp() WHERE worker_id = %s",
             (await service.worker_id(),),
         )
-        # Its next life takes over what the one before had begun, and knows no more than anybody else.
+        # Its next session takes over what the previous one had started, and knows no more than another worker.
         assert await talk.settled(call.tool_call_id) == ["ambiguous"]
         assert gate.cancelled == 1
         assert refused.is_set()

@@ -184,7 +184,7 @@ def test_what_was_appended_is_asked_for_again_by_ids_and_places(road):
 
     async def append(http):
         first = await http.post(path, json=[{**ASK, "id": "one"}], headers={"Prefer": "wait=1"})
-        # Nobody stores anything yet.
+        # No projector is running yet.
         assert first.status_code == 202
         assert "no projector" in first.json()["detail"]
         second = await http.post(path, json=[{**wink, "id": "two"}, {**ASK, "id": "one"}], headers=cause)

@@ -10,15 +10,15 @@ from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 CASES = {name: case for name, case in {**UNIT, **VALUES}.items() if case[0] is not None}
 """A record may have no value; a request always has a body."""
 
-# It has no id, and no room for one.
+# It has no id, and adding one makes it too large.
 CASES["8 MiB"] = (CASES["8 MiB"][0], "too_large")
 # Here an array is several frames.
 CASES["an array"] = (CASES["an array"][0], STORED)
 
 
 async def ended(http, number, value):
-    """What became of these bytes, in the words of the test through Kafka."""
-    # Among many at once it may take longer than an append waits by default.
+    """Returns the outcome of these bytes, in the terms of the test through Kafka."""
+    # With many concurrent requests an append may take longer than the default wait.
     path, patient = f"/v1/contexts/value-{number}/frames", {"Prefer": "wait=30"}
     answer = await http.post(path, content=value, headers=patient)
     if answer.status_code == 201:

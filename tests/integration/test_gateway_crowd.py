@@ -41,7 +41,7 @@ def test_each_frame_counts_once_and_is_seen_once_whatever_is_killed(road):
         audience.start()
         writers.until_answered(writers.batches // 5)
         audience.until_connected(1)
-        # Leaving the context kills it, in the middle of whatever it does.
+        # This kills the gateway in the middle of its work.
         stack.close()
         stack.enter_context(running(road.settings, is_heard=False, **also))
         writers.until_answered(2 * writers.batches // 5)

@@ -139,7 +139,7 @@ def test_the_version_alone_comes_without_a_length_that_the_context_does_not_have
 )
 def test_a_context_as_it_is_now_is_the_same_answer_on_the_short_way_and_by_its_route(filled, path, known):
     async def ask(http):
-        # A query of any kind is for the route, and what is read again is what was kept.
+        # With any query the route answers; without one, the second read comes from the cache.
         short, again, routed = [
             await http.get(f"{path}{query}", headers=known) for query in ("", "", "?at-length")
         ]
@@ -176,7 +176,7 @@ def test_what_is_kept_for_one_token_is_for_another_what_that_may_see(filled, tmp
         statuses = [(await read(shown)).status_code for shown in (other, writer, None)]
         assert statuses == [404, 403, 401]
         assert "redacted" in (await read(wordless)).text
-        # What is a read is logged, wherever its bytes are from.
+        # Every read is logged, also one from the cache.
         found = [record.frameledger for record in caplog.records if record.name == "frameledger.gateway"]
         assert [one["token"] for one in found] == ["all", "all", "none"]
         assert {one["version"] for one in found} == {first.headers["etag"]}
@@ -327,7 +327,7 @@ def test_details_are_those_of_the_sql_functions(filled, connection):
         one = await good(http, path_of("second-attempt", f"/runs/{runs[0][0][:13]}"))
         assert one["run_id"] == runs[0][0]
         assert await refused(http, path_of("second-attempt", "/runs/none")) == "not-found"
-        # Its worker is not in the table: how it asked is not known.
+        # Its worker is not in the table, so the configuration of its request is unknown.
         request = path_of("second-attempt", f"/runs/{runs[0][0]}/request")
         assert await refused(http, request) == "no-such-form"
         assert await good(http, path_of("barge-in", "/messages/2.3/why"), version=12) == why
@@ -487,7 +487,7 @@ def test_a_token_without_words_is_shown_none(filled, tmp_path):
 
 
 def texts(value) -> Iterator[str]:
-    """Every text in a JSON value that is no name of a field."""
+    """Yields every text in a JSON value, without the names of fields."""
     if isinstance(value, dict | list):
         for one in value.values() if isinstance(value, dict) else value:
             yield from texts(one)

@@ -77,7 +77,7 @@ def test_without_a_database_it_is_alive_and_not_ready_and_says_why(road):
         context = await http.get("/v1/contexts/a")
         assert context.json()["type"] == "/problems/database-away"
         assert context.headers["retry-after"] == "1"
-        # The log takes it all the same.
+        # An append only needs the log.
         said = await http.post("/v1/contexts/a/frames", json=ASK, headers={"Prefer": "wait=1"})
         assert said.status_code == 202, said.text
 

@@ -78,7 +78,8 @@ def test_a_result_with_a_key_is_settled_once_and_the_key_is_of_one_result(road):
 
 @pytest.mark.parametrize("by", ["gateway", "command line"])
 def test_an_answer_whose_place_is_gone_settles_its_call_and_says_so(road, command, by):
-    """The history was replaced while a person had the call: what they say is recorded, and nobody else was quicker."""
+    """The history was replaced while the call waited for a person: the answer settles the call and changes no
+    message."""
     started = {**START, "cancel_on_interruption": True}
     update = {"type": "LLMMessagesUpdateFrame", "messages": [{"role": "user", "content": "Anew."}]}
 
@@ -124,7 +125,7 @@ def test_an_ambiguous_call_is_resolved(road):
 
 
 def test_a_result_that_names_the_call_settles_no_later_one_of_its_id(road):
-    """A model may use an id again while somebody still has the page with the older call open."""
+    """A model may use an id again while a person still has a page with the older call open."""
 
     async def settle(http):
         await http.post("/v1/contexts/shop/frames", json=START)
@@ -153,7 +154,7 @@ def test_a_result_that_names_the_call_settles_no_later_one_of_its_id(road):
 def test_an_erased_conversation_leaves_a_receipt(road):
     async def erase(http):
         await http.post("/v1/contexts/gone/frames", json=START)
-        # Read once, it is kept; erased, it is gone for whoever reads it again.
+        # This read fills the cache; after the erasure the conversation must be gone all the same.
         assert (await http.get("/v1/contexts/gone")).status_code == 200
         assert (await http.delete("/v1/contexts/gone")).status_code == 400
         receipt = await http.delete("/v1/contexts/gone", params={"why": "asked for"})
@@ -172,7 +173,7 @@ def test_an_erased_conversation_leaves_a_receipt(road):
 
 @pytest.mark.regression("gateway 115")
 def test_who_erases_again_before_it_is_done_gets_the_receipt_of_what_was_deleted(road):
-    """No projector runs, so that the client that is told to send its request again does."""
+    """No projector runs meanwhile, so the client is told to send its request again, and does."""
 
     async def erase(http):
         path = "/v1/contexts/gone"

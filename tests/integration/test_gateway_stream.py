@@ -26,7 +26,7 @@ def settings_of_its_own(database):
 
 @pytest.fixture(name="run")
 def with_a_gateway(settings):
-    """Runs `body(talks, port)` with a gateway and somebody who talks."""
+    """Returns a function that runs `body(talks, port)` with a gateway, and conversations to write to."""
 
     def run(body):
         async def main():
@@ -141,7 +141,7 @@ def test_a_conversation_that_is_not_there_is_not_found_and_one_that_is_over_has_
         assert await status_of(port, "a", last="2") == 204
         assert await status_of(port, "a", "?after=now") == 204
         async with streaming(port, "a", last="1") as stream:
-            # It is read to the end first, and somebody may reopen it while it is.
+            # The stored frames are sent first, and meanwhile the conversation may be opened again.
             assert (await stream.until("head", 2))[-1].data["status"] == "ended"
             await talks.say("a", "again")
             assert versions(await stream.until("head")) == [3]
@@ -176,7 +176,7 @@ def test_an_erasure_ends_the_stream_and_nothing_comes_back(run):
         assert [event.name for event in browser.events] == ["frame", "frame", "head", "gone"]
         assert browser.events[-1].data == {"version": 3}
         assert browser.connections == 2
-        # Who was away while it was erased is told too, once.
+        # A client that was disconnected during the erasure is told too, once.
         async with streaming(port, "a", last="1") as stream:
             assert [event.name async for event in stream] == ["gone"]
         assert await status_of(port, "a") == 204
@@ -189,7 +189,7 @@ def test_a_new_life_of_an_erased_conversation_goes_on_in_the_same_stream(run):
         await talks.say("a", "one")
         async with streaming(port, "a") as stream:
             await stream.until("head")
-            # In one batch: a look between the two would end the stream.
+            # In one batch: a read between the two frames would end the stream.
             again = {
                 "type": "LLMMessagesAppendFrame",
                 "messages": [{"role": "user", "content": "born again"}],
@@ -215,7 +215,7 @@ def test_who_waits_is_given_what_comes_to_a_conversation_that_is_not_there(run):
             assert versions(await stream.until("head")) == [1]
             await talks.frames("a", {"type": "EndFrame"}, ERASE)
             assert (await stream.until("gone"))[-1].id == "3"
-            # Progress of which it is unknown where it is: it is not told again what it was told.
+            # After a notification without positions it reads again, but sends no event twice.
             await talks.notify_of_anything()
             await talks.say("a", "born again")
             assert [event.name for event in await stream.until("head", 4)] == ["frame", "head"]
@@ -248,7 +248,7 @@ def test_a_token_without_words_gets_the_events_of_a_stream_without_words(setting
                 (message,) = frame.data["frame"]["messages"]
                 assert message == {"role": "user", "content": {"redacted": True, "bytes": 15}}
                 assert head.data["version"] == 1
-                # With ends of lines a value is also there as a text, which is all words.
+                # A payload with line breaks is also sent as raw text, which is redacted as a whole.
                 await talks.frames("a", b'{"type":\r\n"LLMTextFrame","text":"4711"}')
                 (late, _) = await stream.until("head")
                 assert late.data["frame"]["text"] == {"redacted": True, "bytes": 4}
@@ -326,7 +326,7 @@ def test_a_long_conversation_is_read_in_pieces_of_some_frames_and_some_bytes(run
     monkeypatch.setattr(hub, "MOST_BYTES", 100_000)
 
     async def body(talks, port):
-        # What is compressed to nothing counts as what it is.
+        # Texts that compress well count with their full size.
         await talks.say("a", *(["short"] * 25), *(["long" * 10_000] * 25))
         async with streaming(port, "a") as stream:
             assert versions(await stream.until("head")) == list(range(1, 51))

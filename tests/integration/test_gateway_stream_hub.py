@@ -53,7 +53,7 @@ def test_many_followers_cost_one_statement_and_only_those_are_woken_whose_conver
 ):
     encoded = []
     encode = stream_events.frame
-    # Nobody is woken by the time, also not a second after the beginning, when nothing was received yet.
+    # No follower is woken by a timeout, not even in the first second, before the first notification.
     monkeypatch.setattr(hub, "LOOK_SECONDS", ON_SERVERS)
     monkeypatch.setattr(hub, "BLIND_LOOK_SECONDS", ON_SERVERS)
 
@@ -77,11 +77,11 @@ def test_many_followers_cost_one_statement_and_only_those_are_woken_whose_conver
                 assert len({id(chunk.data) for chunk in first}) == len(names)
                 assert encoded == [1] * len(names)
                 waiting = [asyncio.create_task(one.next(ON_SERVERS)) for one in followers]
-                # The subscription wakes everybody once; afterwards nobody is.
+                # The subscription wakes all followers once, and none afterwards.
                 await turns()
                 while not hubs.is_listening or any(one.has_news for one in followers):
                     await look_again()
-                # Reads follow each other: the one for all of them is over when one more follower is greeted.
+                # Reads are sequential: when a new follower has its first chunk, the read for all others has ended.
                 one_more = hubs.follow(names[0], 1)
                 await one_more.next(ON_SERVERS)
                 one_more.close()
@@ -134,14 +134,14 @@ def test_a_client_that_reads_nothing_holds_nobody_up_and_is_cut_off(settings, mo
                             said += 1
                             await talks.say("short", "more")
                             assert versions(await stream.until("head")) == [said]
-                # What the kernel takes for it, and two pieces.
+                # At most what the kernel buffers, and two chunks.
                 assert sent < frames * size / 2
 
     asyncio.run(main())
 
 
 def is_served(client):
-    """Whether this process still has the other end of a connection."""
+    """Returns whether this process still has the other end of a connection."""
     address = client.getsockname()
     return any(one.raddr == address for one in psutil.Process().net_connections("tcp4"))
 
@@ -173,7 +173,7 @@ def test_each_client_gets_each_version_once_and_in_order_though_gateway_and_sess
             told = 0
 
             async def go_on():
-                """Until everybody has what is said now."""
+                """Publish to all conversations, and wait until all followers have it."""
                 nonlocal told
                 for _ in range(10):
                     told += 1
@@ -190,7 +190,7 @@ def test_each_client_gets_each_version_once_and_in_order_though_gateway_and_sess
             with running(settings, gateway_port=str(port)):
                 await go_on()
                 with psycopg.connect(address, autocommit=True) as connection:
-                    # The one that reads, and the one that listens, which nobody has waited for until here.
+                    # Wait for both sessions: the one that reads, and the one that listens.
                     while value_of(connection, f"SELECT count(*) {SESSIONS}") < 2:
                         await look_again()
                     connection.execute(f"SELECT pg_terminate_backend(pid) {SESSIONS}")
@@ -198,7 +198,7 @@ def test_each_client_gets_each_version_once_and_in_order_though_gateway_and_sess
                 told += 1
                 for name in names:
                     await talks.say(name, "more")
-                # The end of the block kills it in the middle of that.
+                # The end of the block kills the gateway in the middle of sending.
             with running(settings, gateway_port=str(port)):
                 await go_on()
             for one in following:

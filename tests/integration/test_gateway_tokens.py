@@ -1,4 +1,4 @@
-"""What a token with a prefix, and one without words, are shown of recorded conversations: on every route that reads."""
+"""What a token with a prefix, and a redacting one, can read of recorded conversations, on every route."""
 
 import json
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ CALL = {"function_name": "ask", "tool_call_id": "w-1", "arguments": {"where": SE
 
 
 def said(context_id):
-    """A conversation in which everything that can hold words holds that one."""
+    """Returns the frames of a conversation in which every field that can contain text contains `SECRET`."""
     run = {"run_id": derived.run_id(context_id, 2)}
     return [
         {
@@ -81,7 +81,7 @@ def said(context_id):
 
 @pytest.fixture(scope="module")
 def filled(database_server, migrated_template) -> Iterator[Settings]:
-    """A database with two conversations that say the same, of two tenants, and with parked ones of both."""
+    """A database with equal conversations of two tenants, and a parked conversation of each."""
     log = Log()
     for context_id in (OWN, FOREIGN, "acme/parked", "other/parked"):
         for frame in said(context_id)[: None if context_id in (OWN, FOREIGN) else 2]:
@@ -95,7 +95,7 @@ def filled(database_server, migrated_template) -> Iterator[Settings]:
                 " WHERE context_id LIKE '%%/parked'",
                 (SECRET,),
             )
-            # Of its settings a request is made again.
+            # The worker's row has the configuration from which a request is rebuilt.
             model = plugins.create("openai", plugins.unspoken(Settings()))
             connection.execute(
                 "INSERT INTO workers (worker_id, lease_secs, slots, pid, service, kind, host, offers) "
@@ -106,7 +106,7 @@ def filled(database_server, migrated_template) -> Iterator[Settings]:
 
 
 def asked(filled, tmp_path, paths, **rights):
-    """The answers to a token with these rights."""
+    """Returns the responses to requests with a token with these rights."""
     file = tmp_path / "tokens.json"
     settings = filled.model_copy(update={"gateway_tokens_file": file, "gateway_burst": 1_000_000})
     now = datetime.now(UTC)
@@ -122,7 +122,7 @@ def asked(filled, tmp_path, paths, **rights):
 
 
 def reading(settings, context_id):
-    """The address of everything that can be read, of this conversation and of all."""
+    """Returns the paths of everything that can be read, of this conversation and of all."""
     with psycopg.connect(settings.database_url.get_secret_value()) as connection:
         [(era, position)] = connection.execute(
             "SELECT era, position FROM messages WHERE context_id = %s AND role = 'assistant' LIMIT 1",

@@ -1,4 +1,4 @@
-"""Roots and proofs of a real database: what they find, and the root that another program computes from the rows."""
+"""Roots and proofs of a real database: the changes that they detect, and the root, computed a second time here."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ ODD_IDS = [
     "aa",
     "a\tb",
 ]
-"""Whose order differs between bytes, UTF-16 and languages."""
+"""Ids whose order differs by bytes, by UTF-16 and by language."""
 
 
 def succeeded(result):
@@ -49,7 +49,7 @@ def succeeded(result):
 
 
 def root_of(address):
-    """The root that the program computes."""
+    """Returns the root as our code computes it."""
 
     async def compute():
         async with heads.snapshot(Settings(database_url=address), "test") as connection:
@@ -59,7 +59,7 @@ def root_of(address):
 
 
 def root_of_the_rows(address):
-    """The same computed here, from the rows and by the definitions of the documents."""
+    """Returns the root as computed here, from the rows and by the documented definitions."""
     with psycopg.connect(address) as connection:
         found = connection.execute("SELECT context_id, version, chain, NULL FROM contexts").fetchall()
         found += connection.execute("SELECT context_id, version, chain, erased_at FROM erasures").fetchall()
@@ -90,7 +90,7 @@ def write_heads(command, address, path):
 
 
 def compared(address, path):
-    """What became of everything in a file that was written earlier, without what is unchanged."""
+    """Returns how the database differs from a file of heads that was written earlier."""
 
     async def compare():
         async with heads.snapshot(Settings(database_url=address), "test") as connection:
@@ -123,7 +123,7 @@ def erase(address, *ids):
 
 
 def tamper(address, *statements):
-    """What a person does who may do everything."""
+    """Execute statements as a user with all privileges, past the triggers."""
     with psycopg.connect(address) as connection:
         connection.execute("SET session_replication_role = replica")
         for statement, parameters in statements:
@@ -131,7 +131,7 @@ def tamper(address, *statements):
 
 
 def rewrite(address, context_id, version, payload):
-    """Another history of a conversation, whole: the payload of a frame, every link behind it, and the head."""
+    """Rewrite a conversation consistently: the payload of a frame, every later link of the chain, and the head."""
     with psycopg.connect(address) as connection:
         connection.execute("SET session_replication_role = replica")
         connection.execute(

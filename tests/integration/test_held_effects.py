@@ -35,7 +35,7 @@ ANY_CALL = ANY_RUN | {"kind": "functions"}
 
 
 class Held(Projecting):
-    """A projector whose partitions are held until an offset that is far away, or the one that is said."""
+    """A projector whose partitions hold their effects until a given offset, by default one that is never reached."""
 
     async def __aenter__(self):
         await super().__aenter__()
@@ -49,7 +49,7 @@ class Held(Projecting):
         await statements.hold(self.connection, TOPIC, partition, owned.epoch, until)
 
     async def let_out(self):
-        """Every partition has come to its end."""
+        """Release the effects of all partitions, as at the end of the log. Returns the rows of the outbox."""
         rows = []
         for owned in self.owned.values():
             await self.hold(owned.partition, owned.next_offset)
@@ -63,14 +63,14 @@ def effects_of(rows):
 
 
 def split(rows):
-    """The effects that rows of the outbox hold: of runs, and of calls."""
+    """Returns the effects in these rows of the outbox: those of runs, and those of calls."""
     runs = [decode_effect(RunInference, row.value) for row in rows if b"run_inference" in row.value]
     calls = [decode_effect(CallFunction, row.value) for row in rows if b"call_function" in row.value]
     return runs, calls
 
 
 def ended_run(log, context_id, count=1):
-    """A run that has ended, and whose calls one frame dispatches."""
+    """Add a run that has ended, with calls that one frame dispatches."""
     run = {"run_id": derived.run_id(ContextId(context_id), Version(1)), "attempt": 1}
     calls = [
         {"tool_call_id": f"{context_id}-{number}", "function_name": "pay", "arguments": {}}
@@ -230,7 +230,7 @@ def test_what_somebody_has_claimed_or_what_the_outbox_has_is_not_asked_for_again
 
 @pytest.mark.regression("journey 2")
 def test_nobody_takes_work_of_a_partition_that_catches_up(database, monkeypatch, everything_is_young):
-    """Neither what was asked for before, nor what nobody has, nor what a dead worker had."""
+    """Neither requested nor unclaimed work, nor that of a dead worker."""
     monkeypatch.setattr(unclaimed, "AFTER_SECONDS", -1.0)
     log = Log()
     log.add("a-run", json.dumps(HI).encode())
@@ -327,7 +327,7 @@ def test_what_was_asked_for_long_ago_is_closed_by_frames_and_held_until_these_ar
             assert {row.to_topic for row in rows} == {TOPIC}
             homes = {row.partition for row in rows}
             assert {one.partition for one in held.owned.values() if one.held_until is not None} == homes
-            # They are on their way: neither written twice, nor is anything let out.
+            # The closing frames are still in the outbox: none is written twice, and nothing is released yet.
             for partition in homes:
                 await held.hold(partition, held.owned[partition].next_offset)
                 assert await held_effects.release(held.connection, TOPICS, held.owned[partition]) == []
@@ -357,8 +357,8 @@ def test_what_was_asked_for_long_ago_is_closed_by_frames_and_held_until_these_ar
 @pytest.mark.regression("fault 198")
 @pytest.mark.parametrize("at_once", [1, 2, 3], ids=str)
 def test_old_calls_of_one_frame_are_closed_together_however_pages_divide_them(database, monkeypatch, at_once):
-    """Frames that close work are deleted from the outbox a moment after they are folded. Those of other calls of the
-    same frame are not waited for as if they were among them."""
+    """Closing frames are deleted from the outbox a moment after they are folded. The release must not wait again for
+    those of other calls of the same frame."""
     monkeypatch.setattr(statements, "AT_ONCE", at_once)
     log = Log()
     ended_run(log, "calls", count=4)
@@ -462,7 +462,7 @@ def of_context(context_id, *frames):
 
 
 def long_answer(context_id, words):
-    """A run that is answered in so many words, and over."""
+    """Returns the records of a run that has ended, with an answer of so many words."""
     run = {"run_id": derived.run_id(ContextId(context_id), Version(1)), "attempt": 1}
     return of_context(
         context_id,
@@ -474,7 +474,7 @@ def long_answer(context_id, words):
 
 
 def effects_on(road):
-    """What is on the topics of effects: how often each thing was asked for, but cancelled."""
+    """Returns how often each effect is on the topics of runs and calls, by its id."""
     found: dict[str, int] = {}
     for topic in (road.names.inference, road.names.function_calls):
         for record in road.records(topic):
@@ -484,7 +484,7 @@ def effects_on(road):
 
 
 def in_another_database(road, make_database, migrated_template):
-    """The same topics, and a database of which nothing is left."""
+    """Continue with the same topics and an empty database."""
     address = make_database(template=migrated_template)
     road.settings = road.settings.model_copy(update={"database_url": SecretStr(address)})
     road.address = address
@@ -492,7 +492,8 @@ def in_another_database(road, make_database, migrated_template):
 
 OPEN = [*of_context("waits-for-an-answer", HI)]
 NAMED = Plan(member="it", session_ms=30_000)
-"""Nobody waits for its predecessor, and no busy machine takes its partitions away: it would hold effects again."""
+"""A projector that need not wait for its predecessor's session, and that keeps its partitions on a busy machine: after
+a rebalance it would hold effects again."""
 
 
 @pytest.mark.regression("journey 2")
@@ -500,12 +501,12 @@ NAMED = Plan(member="it", session_ms=30_000)
 def test_a_database_that_is_filled_from_the_log_anew_asks_for_nothing_that_is_over(
     road, make_database, migrated_template, point
 ):
-    """If a point is named it is killed there in the middle: after a batch, and when the effects are let out."""
+    """With a point, the projector is killed there once: after a batch, or when effects are released."""
     log = Log()
     ended_run(log, "waits-for-a-function")
     waiting = [Raw(one.key, one.value) for one in log.records]
     with projector(road.settings, NAMED) as running:
-        # Of what was published before it had the partitions, only what stays open is asked for.
+        # Of frames from before it owned the partitions, only effects of open work would be published.
         road.until_owned_by(running)
         road.publish([*histories("first"), *long_answer("long", 2_500), *OPEN, *waiting])
         road.until_idle(running)

@@ -29,7 +29,7 @@ def run_frame(produced_at):
 
 
 def readable(database):
-    """Check that every row of `frames` can be read by every kind of client."""
+    """Check, for each of these time zones, that every row of `frames` can be read; yields the zone for more checks."""
     for place in PLACES:
         with psycopg.connect(database, options=f"-c TimeZone={place}") as connection:
             connection.execute("SELECT * FROM frames").fetchall()

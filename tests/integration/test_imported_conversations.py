@@ -43,8 +43,8 @@ def frames_with_places(address):
 def test_rebuild_and_recover_know_what_was_imported_and_lose_nothing_that_the_log_has(
     road, run, make_database, migrated_template
 ):
-    """Each imported conversation goes on here, in two generations of the topic; beside them is one that was erased in
-    the second, records that are no frames, and frames without ids."""
+    """Each imported conversation continues here, in two generations of the topic. The log also has a conversation that
+    was erased in the second one, invalid records, and frames without ids."""
     origin = make_database(template=migrated_template)
     log, ids = random_log(SEEDS)
     project(origin, log.records)

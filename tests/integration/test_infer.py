@@ -14,7 +14,7 @@ from frameledger_services.settings import Settings
 
 @pytest.fixture
 def stored(database):
-    """A database that holds the conversation ctx-1; with the test's end it still holds as many frames."""
+    """A database with the conversation ctx-1; the test must not change the number of frames."""
 
     def frames():
         with psycopg.connect(database) as connection:

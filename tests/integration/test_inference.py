@@ -1,4 +1,4 @@
-"""The inference service on the real road: asked on the log, answered on the log, and folded into the context."""
+"""The inference service on real servers: runs are requested on the log, answered on the log, and folded."""
 
 import asyncio
 import hashlib
@@ -237,7 +237,7 @@ def command(*words):
 
 
 def rendered_again(road, context_id):
-    """What is known of the request of the latest run of this context, and the request as it follows from that."""
+    """Returns what is recorded of the request of the latest run of this context, and the request rebuilt from it."""
 
     async def asked():
         [(run_id,)] = rows(road, "SELECT run_id FROM runs WHERE context_id = %s", context_id)
@@ -250,7 +250,8 @@ def rendered_again(road, context_id):
 
 @pytest.mark.regression("repair 11")
 def test_a_program_of_ones_own_starts_answers_and_stops(road):
-    """`start` returns when runs are taken, and called again it does nothing; `stop` hands over; it may start again."""
+    """`start` returns when runs are claimed, and does nothing if called again; `stop` drains; then it may start
+    again."""
     settings = road.settings.model_copy(update=STEADY)
 
     async def life():

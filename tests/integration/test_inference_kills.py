@@ -32,7 +32,7 @@ POINTS = (
     "publish LLMFullResponseEndFrame",
     "published LLMFullResponseEndFrame",
 )
-"""Before the claim; after it; before the start; before the first token; in the middle; before the end; after it."""
+"""Before and after the claim, before the start, before the first token, in the middle, and before and after the end."""
 
 BETWEEN = "published FunctionCallsStartedFrame"
 """Between the announcement and the end."""
@@ -51,7 +51,7 @@ SCRIPT = {
 
 
 AT_ONCE = {"replies": [{"say": [{"text": "Well,"}, {"text": " good day."}]}]}
-"""The same answer as to who says that it may take very long, without the wait."""
+"""The same answer as in `SCRIPT`, without the pauses."""
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def settings(road, tmp_path):
 
 
 def answers(road, context_id):
-    """How many of the frames that end an attempt were applied."""
+    """Returns how many end frames were applied."""
     [(count,)] = rows(
         road,
         "SELECT count(*) FROM frames "
@@ -86,8 +86,8 @@ def attempts(road, context_id):
 
 
 def are_at_least(found, first):
-    """Whether these attempts, each later than the one before, are those or later ones: a busy machine may have ended
-    the lease of a worker that lives."""
+    """Returns whether the found attempts ascend, and each is the expected one or a later one: on a busy machine the
+    lease of a living worker may end."""
     return (
         len(found) >= len(first)
         and found == sorted(set(found))
@@ -96,19 +96,20 @@ def are_at_least(found, first):
 
 
 def only_the_last_is_dispatched(road, context_id):
-    """Of the calls that one attempt after the other announced."""
+    """Returns whether, of the calls that successive attempts announced, only the last is dispatched, and the others are
+    forgotten."""
     query = "SELECT status FROM tool_calls WHERE context_id = %s ORDER BY requested_version"
     *before, last = [status for (status,) in rows(road, query, context_id)]
     return set(before) == {"forgotten"} and last == "dispatched"
 
 
 def naming(model):
-    """The context asks for this model, so that it is answered by the worker that lists it, while that lives."""
+    """Returns a frame that chooses this model, so that the worker that lists it answers while it lives."""
     return frame("LLMUpdateSettingsFrame", settings={"model": model})
 
 
 def test_whatever_point_a_worker_is_killed_at_its_run_is_answered_once(road, settings):
-    """Each worker serves one context, by its model; when all of them are dead another one takes their work over."""
+    """Each worker serves one context, by its model; when all of them are dead, another worker takes over their work."""
     with ExitStack() as stack:
         projecting = stack.enter_context(projector(road.settings))
         doomed = {
@@ -167,7 +168,7 @@ def test_a_worker_that_was_frozen_beyond_its_lease_is_not_heard_any_more(road, s
             assert spoken(road, "a") == [("user", "Hello?"), ("assistant", "Good day to you.")]
             heir.stop()
         frozen.send(signal.SIGCONT)
-        # It lives on as another worker, and answers what is asked then.
+        # It continues as another worker, and answers later runs.
         ask(road, "b")
         until_closed(road, "b")
         assert frozen.stop() == 0
@@ -184,7 +185,8 @@ def test_a_worker_that_was_frozen_beyond_its_lease_is_not_heard_any_more(road, s
 
 @pytest.mark.long
 def test_a_worker_that_is_frozen_in_the_middle_of_publishing_speaks_into_a_run_that_is_over(road, settings):
-    """What it had been given to publish before its lease was over goes out when it wakes: it is on the log, ignored."""
+    """Frames that its producer had before its lease ended are sent when it resumes: they are on the log, and
+    ignored."""
     with (
         projector(road.settings) as projecting,
         answerer(settings, Plan(BETWEEN, signal.SIGSTOP)) as frozen,
@@ -205,8 +207,8 @@ def test_a_worker_that_is_frozen_in_the_middle_of_publishing_speaks_into_a_run_t
 
 
 def is_killed_of_it(road, doomed):
-    """Wait until this process was killed, or the run is over: a busy machine may have taken an attempt away from one
-    that lived."""
+    """Wait until this process was killed, and return True; or False if the run has failed first: on a busy machine a
+    living worker may have lost its attempt."""
     until = time.monotonic() + ON_SERVERS
     while doomed.is_alive():
         if rows(road, "SELECT FROM runs WHERE status = 'failed'"):
@@ -229,7 +231,7 @@ def test_three_workers_that_die_of_a_run_are_enough(road, settings):
             until_closed(road, "a")
             [(status, code)] = rows(road, "SELECT status, error_code FROM runs")
             assert (status, code) == ("failed", "attempts_exhausted")
-            # Whoever gave it up found three attempts before its own, and no fewer.
+            # The worker that gave it up found at least three earlier attempts.
             [(last,)] = rows(road, "SELECT attempt FROM claims WHERE context_id = 'a'")
             assert last > 3
             ask(road, "a", "And now?")
@@ -315,7 +317,7 @@ def test_workers_that_are_restarted_in_order_are_no_failed_attempts(road, settin
         ask(road, "a", "Take very long.")
         for number in range(1, 5):
             with answerer(hasty, service=f"leaving-{number}") as leaving:
-                # Not how many frames: a model that is silent for long is kept alive by empty ones.
+                # Their number does not count: empty frames keep the run of a silent model alive.
                 road.until(
                     "SELECT EXISTS (SELECT FROM frames WHERE type = 'LLMTextFrame' "
                     "AND (payload ->> 'attempt')::int = %s)",

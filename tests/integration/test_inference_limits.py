@@ -27,7 +27,7 @@ MOST = 2**63 - 1
 
 
 def run(context_id, version, at, trigger="LLMRunFrame", tokens=(None, None), status="ended", model="m"):
-    """A row of `runs`: a run that was requested at this version and time."""
+    """Returns a row of `runs`: a run that was requested at this version and time."""
     return (context_id, f"run-{version}", version, at, trigger, *tokens, status, model, "maker")
 
 
@@ -50,7 +50,7 @@ async def connected(database):
 
 
 def said(database, context_id, version, *, own=None, limits=None, **settings):
-    """What the service says about a run: the code and the message of the error that ends it, or None."""
+    """Returns the code and the message of the limit that a run exceeds, or None."""
 
     async def check():
         checking = limits or RunLimits(
@@ -66,7 +66,7 @@ def said(database, context_id, version, *, own=None, limits=None, **settings):
 
 
 def a_chain(context_id, results, first=1, at=NOON):
-    """An input's run, and then so many that results requested."""
+    """Returns the run of an input, followed by so many runs that results requested."""
     return [
         run(
             context_id,
@@ -107,7 +107,7 @@ def test_runs_of_a_minute_are_counted_by_the_time_of_the_log(database):
     stored(database, *(run("other", n, NOON) for n in range(1, 9)))
     assert said(database, "a", 3, runs_per_minute=3) is None
     assert said(database, "a", 3, runs_per_minute=2)[0] == "too_many_runs"
-    # At 70 s those of 20, 69 and 70 are of the last minute.
+    # At 70 s, the runs of 20, 69 and 70 s are within the last minute.
     assert said(database, "a", 5, runs_per_minute=3) is None
     assert said(database, "a", 5, runs_per_minute=2)[0] == "too_many_runs"
     assert said(database, "a", 5, own={"runs_per_minute": 2})[1].endswith(
@@ -270,7 +270,7 @@ def test_counting_reads_the_latest_runs_and_those_of_some_hours_and_no_others(da
 
 
 def rows_read(plan):
-    """How many rows the plan took from tables and indexes, those that a filter threw away included."""
+    """Returns how many rows the plan read from tables and indexes, including those that a filter removed."""
     own = 0
     if "Relation Name" in plan:
         own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]

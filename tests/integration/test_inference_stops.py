@@ -21,7 +21,7 @@ from frameledger_services.work.cancellations import follow
 
 CONTEXTS = [f"context-{number}" for number in range(40)]
 NO_HEARTBEATS = {"work_lease_secs": 30 * ON_SERVERS, "work_heartbeat_secs": 10 * ON_SERVERS}
-"""Heartbeats that come too late to be what closed a stream: after all that the test waits for, one after the other."""
+"""Heartbeats so rare that none of them can be what closed a stream."""
 
 
 def openai(server):
@@ -33,8 +33,8 @@ def interrupt(road, *context_ids):
 
 
 def closings(road, settings, following):
-    """Seconds from the interruption being stored to its stream being closed, of many conversations at once. Nobody is
-    interrupted before cancellations are read."""
+    """Returns the seconds from each stored interruption to the end of its stream, for many concurrent conversations.
+    None is interrupted before cancellations are read."""
     hanging = Answer((Text("Well,"), Hang()))
     with projector(road.settings), answering(settings, openai, serving(hanging)) as beside:
         server = beside.needed
@@ -67,7 +67,7 @@ def closings(road, settings, following):
 
 
 def context_of(body):
-    """The context that asked: it says its name."""
+    """Returns the context of a request: its message is the context's id."""
     return next(context_id for context_id in reversed(CONTEXTS) if context_id.encode() in body)
 
 

@@ -1,4 +1,4 @@
-"""The official SDKs against a server that speaks their wires: the frames on the log, the context and the run's row."""
+"""The official SDKs with a server that speaks their wire formats: the frames on the log, the context, the run's row."""
 
 import asyncio
 import itertools
@@ -53,7 +53,8 @@ class Stage:
     """By wire."""
 
     def answer(self, wire, *replies, before=()):
-        """Ask in a context of its own, with the server saying this; the context, when its run is over."""
+        """Request a run in a new context, which the server answers with these replies. Returns the context when its run
+        is over."""
         context_id = f"{wire}-{next(_contexts)}"
         self.server.then(*replies)
         first = len(self.server.received)
@@ -64,7 +65,7 @@ class Stage:
         return context_id
 
     def log(self, context_id):
-        """The answer's frames: type, attempt, and outcome, neighbours of one kind as one."""
+        """Returns type, attempt and outcome of the answer's frames; adjacent equal ones are one."""
         found = rows(
             self.road,
             "SELECT type, (payload ->> 'attempt')::int, outcome FROM frames "
@@ -98,7 +99,7 @@ def stage(kafka, database_server, migrated_template):
         made = road.made(kafka.bootstrap_servers, database(), database)
         projecting = stack.enter_context(projector(made.settings))
         settings = made.settings.model_copy(update={**STEADY, "inference_retries": 2})
-        # Bound and not listening: refused, and nobody else's.
+        # Bound but not listening: connections are refused, and no other program gets the port.
         taken = stack.enter_context(socket())
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -269,7 +270,7 @@ def end(name):
 
 
 def turns(messages):
-    """The messages in short: a number for so many calls, and otherwise who speaks."""
+    """Yields each message in short: the number of its calls or results, or else its speaker."""
     for message in messages:
         blocks = message["content"] if isinstance(message.get("content"), list) else []
         kinds = [block["type"] for block in blocks]
@@ -430,7 +431,7 @@ def test_a_slow_first_byte_is_waited_for(stage, wire):
 
 @contextmanager
 def impatient(service):
-    """Only where the provider says nothing: another answer may take as long as this machine needs."""
+    """Set a short timeout for a silent provider within the block; elsewhere an answer may take its time."""
     usual, service.completion_timeout_secs = service.completion_timeout_secs, 0.5
     try:
         yield
@@ -494,7 +495,7 @@ def test_a_setting_that_the_provider_has_no_form_for_is_named_and_nothing_is_sen
 
 
 async def rendered_again(on, context_id, wire):
-    """The bytes that the latest request of this context had, as they follow from the log."""
+    """Returns the bytes of the latest request of this context, rebuilt from the log."""
     latest = "SELECT run_id FROM runs WHERE context_id = %s ORDER BY requested_version DESC LIMIT 1"
     [(run_id,)] = rows(on, latest, context_id)
     async with await connect(on.settings) as connection:

@@ -50,7 +50,7 @@ def test_the_metadata_is_what_an_index_shows(installed):
     assert [path.name for path in (about / "licenses").iterdir()] == metadata.get_all("License-File")
     told = metadata.get_all("Classifier")
     assert set(told) <= classifiers
-    # An index refuses them beside an expression.
+    # A package index refuses them beside a license expression.
     assert not [classifier for classifier in told if classifier.startswith("License ::")]
     assert metadata.get_all("Provides-Extra") == sorted([*MODULES, "all"])
     assert "\n" not in metadata["Summary"]
@@ -75,7 +75,7 @@ def run(installed: Path, folder: Path, *words: str) -> str:
     done = subprocess.run(
         [sys.executable, "-P", *words],
         cwd=folder,
-        # Before the checkout that this environment has installed.
+        # Found before the checkout that is installed in this environment.
         env=inherited | {"PYTHONPATH": str(installed)},
         capture_output=True,
         text=True,

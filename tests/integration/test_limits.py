@@ -25,7 +25,7 @@ pytestmark = CONNECTIONS_LEFT_OPEN
 OFF: dict[str, Any] = {name: 0 for name in Settings.model_fields if name.startswith("limit_")}
 MOST_TURNS = 6
 AT_ONCE = 4
-"""Services: each has connections of its own, of which the database has a hundred."""
+"""Number of concurrent services: each has its own connections, and the database accepts a hundred."""
 
 USED = {"input_tokens": 60, "output_tokens": 40}
 SPEAKS = {"replies": [{"say": [{"text": "Good day."}], "usage": USED}]}
@@ -44,7 +44,7 @@ CALLS_FOR_EVER = {
 
 @dataclass(frozen=True)
 class Case:
-    """A limit, a model that goes beyond it, and what is said then."""
+    """A limit, a model that exceeds it, and the resulting error."""
 
     script: dict[str, Any]
     code: str
@@ -122,7 +122,7 @@ FAILED = {
 }
 
 PRICE = (10_000, 25_000)
-"""Of a million tokens in and out: a run that used `USED` costs 1.60."""
+"""Prices of a million input and output tokens: a run that used `USED` costs 1.60."""
 
 IGNORED = {
     "context_messages": (SPEAKS, LLMSetLimitsFrame(context_messages=2), "context_full"),
@@ -131,12 +131,12 @@ IGNORED = {
     "calls_per_run": (CALLS_AT_ONCE, LLMSetLimitsFrame(calls_per_run=2), "too_many_calls"),
     "rounds": (CALLS_FOR_EVER, LLMSetLimitsFrame(rounds=3), "too_many_rounds"),
 }
-"""By the limit that the fold keeps: a model, the conversation's limits, and the reason for which a frame is ignored."""
+"""By the limit that the fold enforces: a model, the conversation's limits, and the reason why a frame is ignored."""
 
 
 @dataclass
 class Played:
-    """What became of a conversation."""
+    """The result of a conversation."""
 
     errors: list[dict[str, Any]]
     runs: list[tuple[Any, ...]]
@@ -207,7 +207,7 @@ async def _until_it_is_ignored(settings, limit, script, limits, _):
 
 @asynccontextmanager
 async def _conversation(settings, name, script, limits):
-    """One with a model of its own, whose service has these limits and no others."""
+    """Yields a conversation with a model of its own, whose service has only these limits."""
     model = ScriptedLLMService(script=Script.model_validate_json(json.dumps(script)))
     limited = settings.model_copy(update=OFF | limits)
     service = InferenceService(limited, model, service=f"limits-{name.replace(' ', '-')}", models=[name])
@@ -223,7 +223,7 @@ def asking():
 
 
 async def _at_rest(talk):
-    """Wait until nobody has anything to do for it."""
+    """Wait until no run and no call of the conversation is open."""
 
     async def nothing_is_open():
         [(runs, calls)] = await talk.rows(
@@ -294,6 +294,6 @@ def test_what_is_beyond_a_limit_of_the_conversation_is_ignored_with_its_word(pla
     assert seen.errors == []
     if reason in ("too_many_calls", "too_many_rounds"):
         assert {kind for kind, _ in seen.ignored} == {"FunctionCallsStartedFrame"}
-        # What the model said beside its calls stays, and its run ends as any other.
+        # The text beside the calls is kept, and the run ends normally.
         assert seen.runs[-1] == ("ended", None, None)
         assert seen.messages[-1]["role"] == "assistant"

@@ -29,7 +29,7 @@ ANNOUNCED, STARTED, RESULT, CANCEL = (
 
 
 class Booking:
-    """A handler that says when it was entered, and waits until the test lets one of its calls go."""
+    """A handler that queues the id of each call, and waits until the test releases a call."""
 
     def __init__(self):
         self.entered: asyncio.Queue[str] = asyncio.Queue()
@@ -45,7 +45,7 @@ class Booking:
 
 
 async def calls_of(talk):
-    """Of the frames of calls, type and call, in order, but for announcements."""
+    """Returns type and call id of the frames of calls in order, without announcements."""
     query = "SELECT type, tool_call_id FROM frames WHERE context_id = %s AND tool_call_id IS NOT NULL ORDER BY version"
     return await talk.rows(query)
 
@@ -255,7 +255,7 @@ def test_the_model_of_local_calls_cancels_them_by_the_name_of_the_tool_alone(set
             await service.run_function_calls(talk.context_id, [cancel])
         assert await talk.settled(booking.tool_call_id, cancel.tool_call_id) == ["cancelled", "done"]
         assert (await talk.call_row(cancel.tool_call_id))["builtin"] is True
-        # The cancel tool stands in neither.
+        # Neither event has the cancel tool.
         assert [(what, [call.tool_call_id for call in calls]) for what, calls in told] == [
             ("started", [booking.tool_call_id]),
             ("cancelled", [booking.tool_call_id]),
@@ -266,7 +266,7 @@ def test_the_model_of_local_calls_cancels_them_by_the_name_of_the_tool_alone(set
 
 
 async def unsettled(talk):
-    """The calls that still run, and the messages that show one as running."""
+    """Returns the calls that still run, and the messages that show one as running."""
     calls = await talk.rows(
         "SELECT tool_call_id FROM tool_calls WHERE context_id = %s AND status IN ('running', 'announced')"
     )

@@ -1,4 +1,4 @@
-"""The shape of the database: that the migrations make what is declared, who may change what, and how it says no."""
+"""The schema: the migrations create what is declared, each role may change only what it needs, and errors say why."""
 
 import asyncio
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def test_the_catalog_shows_no_difference_between_the_migrations_and_the_declared
             catalog.INDEXES,
             schema=schema_name,
         )
-        # Views and the version table are nobody's declaration.
+        # Views and the version table are not declared.
         return [row for row in everything if row[0].removeprefix("r ").startswith(tables)]
 
     assert described("public") == described("declared")
@@ -141,7 +141,7 @@ def test_who_holds_a_table_is_waited_for_a_moment_at_a_time_and_named(empty_data
             # No other session is blocked meanwhile.
             meanwhile.execute("SELECT FROM frames LIMIT 1")
         if len(said) == 2:
-            # Its server process lets go a moment later.
+            # Its server process releases the lock a moment later.
             report.close()
 
     done = migration.migrate(empty_database, say)
@@ -230,7 +230,7 @@ def test_messages_that_an_older_release_wrote_get_their_times_while_everything_g
         connection.execute("UPDATE messages SET said_at = NULL")
         assert connection.execute(without).fetchone() == (1_000,)
         with psycopg.connect(database) as projector:
-            # It waits for no row, and takes none from who waits.
+            # The procedure waits for no locked row, and blocks no session that waits for one.
             projector.execute("SET lock_timeout = '1s'")
             projector.execute("UPDATE messages SET valid_to = valid_from + 1 WHERE position = 7")
             connection.execute("SET lock_timeout = '1s'")
@@ -350,7 +350,7 @@ LIMITS = """
 
 
 def known_limits(connection):
-    """Those limits that this release of PostgreSQL has."""
+    """Returns the limits that this release of PostgreSQL has."""
     return [name for name, _ in connection.execute(LIMITS, [list(connecting.UNLIMITED)])]
 
 
@@ -452,7 +452,7 @@ CLAIM = (
 
 
 class TestTheArchive:
-    """Frames stay as they were stored, whoever asks, also the server's superuser."""
+    """Stored frames cannot be changed by any user, not even by the server's superuser."""
 
     @pytest.fixture(autouse=True)
     def conversation(self, transaction):
@@ -577,7 +577,7 @@ class TestRoles:
             *((role, "DELETE FROM messages") for role in ("worker", "reader")),
             ("operator", "DELETE FROM contexts"),
             ("projector", "SELECT erase('kept', 'x')"),
-            # Without a frame that erases it, nobody may either.
+            # Nor may any role erase without a frame.
             *(
                 (role, "SELECT erase_at('kept', 1, 'x', NULL)")
                 for role in ("projector", "worker", "operator", "reader")

@@ -85,7 +85,7 @@ def test_a_gateway_logs_it_and_goes_on_as_during_an_outage(road, user):
     with gateway.running(
         road.settings, gateway_port=str(ports.choose(0)), database_url=as_user(road.address, user)
     ) as running:
-        # It reads when it is asked to.
+        # The gateway reads only on request.
         assert httpx.get(f"{running.address}/v1/contexts/ctx", timeout=ON_SERVERS).status_code == 503
         event = next(event for event in running.events() if event["event"] == "gateway.database_away")
         assert f'GRANT frameledger_reader TO "{user}"' in event["reason"]

@@ -16,7 +16,7 @@ COMMITTED, ABORTED = "committed", "aborted"
 
 
 def transactions(road, *ends):
-    """Publish one transaction of two frames for each word; the frames contain the word that says how it ended."""
+    """Publish a transaction of two frames for each of `ends`; the frames contain that word."""
 
     async def run():
         producer = AIOKafkaProducer(

@@ -1,4 +1,4 @@
-"""Chats by OpenAI's API with the official clients: what is answered, and what of it the conversation has."""
+"""Chats by OpenAI's API with the official clients: the responses, and the conversation that is stored."""
 
 import asyncio
 import http.client
@@ -111,7 +111,7 @@ def test_an_answer_goes_on_across_functions_that_run_here_and_the_client_never_s
         *("user", "assistant", "assistant", "tool", "assistant"),
         *("user", "assistant"),
     ]
-    # Somebody edits the second question: what the function said stays known.
+    # The user edits the second question: the result of the function is kept.
     other = {"role": "user", "content": "Hm."}
     stage.create(
         [late, {"role": "assistant", "content": text}, other], extra_headers={"Frameledger-Context": "late"}
@@ -135,7 +135,7 @@ def test_the_stop_button_cuts_the_answer_and_the_chat_goes_on_from_what_was_show
             shown += chunk.choices[0].delta.content or ""
             if "number-3" in shown:
                 break
-    # At once again, as front ends do.
+    # Immediately followed by the next request, as front ends do.
     said = stage.create(
         [ask, {"role": "assistant", "content": shown}, THANKS], extra_headers={"Frameledger-Context": "stop"}
     )
@@ -206,7 +206,7 @@ def posts_by_status(metrics_port):
 
 @pytest.mark.regression("gateway 11")
 def test_who_leaves_after_another_client_asked_does_not_interrupt_the_answer_of_that_one(stage):
-    """It did not take the end of its own answer before it left."""
+    """The client disconnects before it has read the end of its own answer."""
 
     async def leave(asked):
         connection = connected(stage.settings, asyncio.Event())
@@ -230,14 +230,14 @@ def test_who_leaves_after_another_client_asked_does_not_interrupt_the_answer_of_
         assert "InterruptionFrame" not in stage.frames("shared")
         asyncio.run(leave(AskedQuestion("shared", second)))
         assert stage.frames("shared").count("InterruptionFrame") == 1
-    # It is over.
+    # The answer is complete now.
     asyncio.run(leave(AskedQuestion("shared", second)))
     assert stage.frames("shared").count("InterruptionFrame") == 1
 
 
 @pytest.mark.parametrize("asks", ["late", "paint"])
 def test_an_answer_is_its_own_requests_also_behind_calls(stage, asks):
-    """Those of services; behind calls of a client it is the one of the request that brings their results."""
+    """Behind calls of services. Behind calls of a client the answer is of the request that brings their results."""
     context_id, headers = f"own-{asks}", {"Frameledger-Context": f"own-{asks}"}
     tools = [{"type": "function", "function": {"name": "paint"}}]
     said = [{"role": "user", "content": f"Please {asks}."}]
@@ -272,7 +272,7 @@ def test_the_same_request_again_is_answered_once_by_the_model(stage):
     retried = post(**{"X-Stainless-Retry-Count": "1"})
     assert retried.json() == first.json()
     assert stage.runs("again") == 1
-    # Without the word that it is the same, it asks for another answer.
+    # Without the header that marks it as a repetition, the request gets another answer.
     assert post().json()["id"] != first.json()["id"]
     assert stage.runs("again") == 2
 
@@ -286,7 +286,7 @@ def test_the_same_request_again_is_answered_once_by_the_model(stage):
 
 @pytest.mark.regression("gateway 95")
 def test_a_client_that_left_one_gateway_does_not_interrupt_what_its_next_try_is_given_by_another(stage):
-    """A load balancer may bring the next try to the other one before the first one sees that its client has left."""
+    """A load balancer may send the retry to the other gateway before the first one notices the disconnect."""
     body = {
         "messages": [{"role": "user", "content": "Please count."}],
         "conversation": "moved",
@@ -319,8 +319,8 @@ def test_a_client_that_left_one_gateway_does_not_interrupt_what_its_next_try_is_
 
 
 def shown_before_the_error(ask):
-    """The words of an answer that ends in the middle. Where a gateway hears of words and error at once, as it may where
-    much else is done, no word was sent yet: then the error is the answer, and it is asked again."""
+    """Returns the words of an answer that fails in the middle. If the gateway reads words and error at once, as on a
+    busy machine, it sends the error without the words: then the request is repeated."""
     until = time.monotonic() + ON_SERVERS
     while True:
         assert time.monotonic() < until
@@ -345,7 +345,7 @@ def test_what_cannot_be_done_is_an_error_of_openais_client(stage):
         with pytest.raises(openai.BadRequestError, match="That is too much") as refused:
             ask(model="owl", messages=[broken], stream=stream)
         assert refused.value.code == "context_refused"
-    # Words were sent: the error comes behind them.
+    # Words were sent, so the error follows them.
     half = {"role": "user", "content": "Only half of it."}
     assert (
         "".join(shown_before_the_error(partial(ask, model="owl", messages=[half], stream=True)))

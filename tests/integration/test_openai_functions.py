@@ -182,7 +182,7 @@ def made(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["sketch", "outline"])
 def test_who_does_a_call_later_than_another_client_is_given_the_one_that_the_model_made_since(stage, name):
-    """With words before that call, and without any."""
+    """With and without text before that call."""
     context_id, tools = f"raced-{name}", [PAINT, made(name)]
 
     def ask(messages):
@@ -250,7 +250,7 @@ def test_a_result_that_the_conversation_has_no_room_for_is_refused_by_its_limit(
 @pytest.mark.long
 @pytest.mark.parametrize("kept", ["Please paint.", "We talk of something else."])
 def test_a_result_whose_call_somebody_took_out_of_the_history_is_said_as_its_client_has_it(stage, kept):
-    """Nothing but the call was taken out, or what was said before it too."""
+    """Only the call was removed, or the messages before it too."""
     context_id = f"paint-dropped-{len(kept)}"
     question = said("Please paint.")
     first = asked(stage, context_id, [question])
@@ -312,7 +312,7 @@ def test_a_gateway_that_is_killed_behind_any_frame_of_a_request_leaves_nothing_h
     context_id = f"paint-killed-{number}"
     question = said("Please paint.")
     first = asked(stage, context_id, [question])
-    # It says three frames: other functions, the result, and words.
+    # The request becomes three frames: other functions, the result, and a message.
     body = {
         "model": "frameledger",
         "conversation": context_id,

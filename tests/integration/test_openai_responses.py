@@ -56,7 +56,7 @@ def test_a_response_is_continued_by_its_id_and_can_be_read_again(stage):
     ]
     assert (stage.eras("resp/1"), stage.runs("resp/1")) == (1, 2)
 
-    # What was said after it is no part of it, whoever says it; nor is it stopped any more.
+    # Later frames are not part of a response, and an interruption does not affect a complete one.
     stage.publish("resp/1", type="InterruptionFrame")
     assert stage.client.responses.retrieve(second.id) == second
     stage.create([said("Hm.")], extra_body={"conversation": {"id": "resp/1", "append": True}})
@@ -122,13 +122,13 @@ def test_a_function_of_the_client_is_called_in_a_response_and_its_output_goes_on
     assert stage.client.responses.retrieve(first.id) == first
     assert stage.client.responses.retrieve(second.id).output_text == second.output_text
 
-    # Another who continues the first is told that its call is done: that is a fact.
+    # Another request that continues the first response also has the call as done, because its result is stored.
     again = respond(stage, [output, said("Nice.")], previous_response_id=first.id)
     assert again.output_text == "You said: Nice."
     assert stage.calls("resp-paint") == [("paint", "done", {"painted": True})]
     assert is_valid(stage.messages("resp-paint"))
 
-    # So does one that resends the history, and names what it was told.
+    # The same with a resent history that refers to the items of the response.
     told = [{"type": "item_reference", "id": one.id} for one in first.output]
     anew = respond(stage, [said("Please paint."), *told, output, said("Thanks.")], conversation="resp-told")
     assert anew.output_text == "You said: Thanks."
@@ -249,7 +249,7 @@ def test_a_response_that_goes_on_is_cancelled_and_then_continued(stage):
     again = client.responses.create(model="owl", input="Thanks.", previous_response_id=first.id)
     assert again.output_text == "You said: Thanks."
     assert stage.eras(context_id) == 1
-    # One that is over is not interrupted.
+    # A complete response is not interrupted.
     assert client.responses.cancel(again.id) == again
     assert stage.frames(context_id).count("InterruptionFrame") == 1
 
@@ -276,7 +276,7 @@ def test_responses_that_fail_or_are_cut_off_say_why(stage):
 
 
 def last_event_of_half(stage):
-    """Of a response that fails in the middle. As in `shown_before_the_error` the failure may come with its words."""
+    """Returns the last event of a response that fails in the middle. It is repeated as in `shown_before_the_error`."""
     until = time.monotonic() + ON_SERVERS
     while True:
         assert time.monotonic() < until
@@ -298,7 +298,7 @@ def test_what_no_response_can_be_made_of_is_an_error_of_openais_client(stage):
         assert (unknown.value.param, unknown.value.code) == (
             *("previous_response_id", "previous_response_not_found"),
         )
-    # A frame that asked for no response is none.
+    # The id of a frame that requested no response names none.
     stage.publish("resp-none", type="LLMMessagesAppendFrame", messages=[THANKS])
     with pytest.raises(openai.NotFoundError, match="no response"):
         client.responses.retrieve(str(ResponseId("resp-none", 1)))

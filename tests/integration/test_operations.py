@@ -1,5 +1,5 @@
-"""What `infra/operations.md` tells an operator to type, typed: who may do what on servers of one's own, and both ways
-back to tables that were lost."""
+"""The commands of `infra/operations.md`, executed: permissions on one's own servers, and both ways to restore lost
+tables."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def below(heading: str) -> list[Block]:
 
 
 def environment_of(settings: Settings, folder: Path, **more: str) -> dict[str, str]:
-    """That of an operator's terminal, with nothing of whoever runs the tests."""
+    """Returns the environment of an operator's terminal, without settings of the user who runs the tests."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     path = {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
     said = {name: getattr(settings, name) for name in settings.model_fields_set} | {"data_dir": folder}
@@ -99,7 +99,7 @@ SCRIPT = {
         {"say": [{"call": "train_position"}]},
     ]
 }
-# Kafka's own command line is not among the packages here: its options, for a client that can make the same rights.
+# Stands in for Kafka's command line, which no package here has: takes its options, and creates the same ACLs.
 KAFKA_ACLS = """#!{python}
 import sys
 from argparse import ArgumentParser
@@ -127,7 +127,7 @@ for made in client.create_acls(bindings).values():
 
 @pytest.fixture
 def guarded_broker(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """A broker that lets nobody do what no rule allows: its addresses for whoever administers it, and for users."""
+    """A broker that denies what no ACL allows. Yields its addresses for administrators and for users."""
     plain, controller, sasl = (f"{ports.HOST}:{ports.choose(0)}" for _ in range(3))
     listeners = f"PLAINTEXT://{plain},CONTROLLER://{controller},SASL_PLAINTEXT://{sasl}"
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -150,7 +150,7 @@ def guarded_broker(tmp_path: Path) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def login_roles(database: str) -> Iterator[None]:
-    """The page's roles, each with a password; gone afterwards, since they are the whole server's."""
+    """Create the page's roles with passwords, and drop them afterwards, because they belong to the whole server."""
     try:
         with psycopg.connect(database) as connection:
             [made] = below("PostgreSQL permissions")
@@ -165,7 +165,7 @@ def login_roles(database: str) -> Iterator[None]:
 
 
 def until_a_root_is_published(address: str) -> None:
-    """Returns once there is one on its topic."""
+    """Return once a root is on its topic."""
     reader = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "roots"})
     try:
         reader.assign([confluent_kafka.TopicPartition("llm.roots", 0, confluent_kafka.OFFSET_BEGINNING)])

@@ -1,6 +1,6 @@
-"""What reading the outbox reads: a page, however many rows are left there; and each row once to make the pages.
+"""Reading the outbox reads a page, however many rows it has, and each row once to divide it into pages.
 
-Judged by the blocks that the database fetched, since an index that is scanned from end to end fetches no more rows.
+Measured by the blocks that the database fetched: a full scan of an index would fetch no more rows.
 """
 
 import asyncio
@@ -15,8 +15,7 @@ from frameledger_services.store import outbox
 
 FEW, MANY = 2_000, 40_000
 
-# Two generations of one partition, each half of the rows, lie in the table as publishing and deleting leave them: in
-# no order.
+# Two generations of one partition, each with half of the rows, in no order, as publishing and deleting leave them.
 FILL = """
     INSERT INTO outbox (topic, partition, generation, "offset", ordinal, kind, to_topic, value, headers)
     SELECT 'frames', 0, 1 + n % 2, n / 4, n / 2 % 2, 'effect', 'runs', repeat('x', 200)::bytea, '[]'
@@ -31,7 +30,7 @@ BLOCKS = """
 
 
 def on(address, rows, plan, analyzed, test):
-    """Return what a test returns in a transaction of a database with so many rows in its outbox."""
+    """Returns the result of `test`, run in a transaction of a database with this many rows in its outbox."""
 
     async def scenario():
         async with (
@@ -67,7 +66,7 @@ def test_a_page_is_found_by_its_offsets_however_many_rows_are_left(database, pla
             explaining = Explaining(connection, prepare=True)
             before = await blocks(connection)
             rows, _ = await outbox.read(explaining, page)
-            # One for each row, which lies anywhere in the table, and a few of the index.
+            # One block for each row, because the rows are scattered, and a few of the index.
             assert await blocks(connection) - before <= 1.2 * outbox.PAGE_ROWS
             places = [one.place for one in rows]
             assert len(places) == page.rows

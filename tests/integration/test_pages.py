@@ -1,4 +1,4 @@
-"""The pages that a user follows, followed: in an empty folder, with nothing but the built wheel, on real servers."""
+"""The user's pages, executed step by step: in an empty folder, with only the built wheel, on real servers."""
 
 import os
 import shutil
@@ -86,7 +86,7 @@ def test_begin_ends_with_a_function_that_the_model_called_and_a_query_that_shows
 @pytest.mark.long
 def test_the_pages_go_on_from_begin(reader):
     follow_begin(reader)
-    # From where it ends, with other scripts.
+    # These pages continue where that one ends, each with its own scripts.
     for name in ("test", "resolve-a-call"):
         reader.follow(blocks(HOW_TO / f"{name}.md"))
 

@@ -55,7 +55,7 @@ def read_back(settings, how_many, topic=None, **options):
 
 
 def incompressible(size):
-    """So many bytes of text that hardly become fewer: base64 carries six bits in eight."""
+    """Returns text of this many bytes that hardly compresses: base64 carries six bits in eight."""
     return base64.b64encode(random.Random(size).randbytes(size * 3 // 4 + 3))[:size]
 
 
@@ -112,7 +112,7 @@ def test_what_is_given_in_order_lies_in_order_whoever_else_publishes(log):
 
 def test_the_largest_frame_there_can_be_is_taken_and_comes_back(log):
     largest = record("k" * 255, incompressible(MAX_VALUE_BYTES), ("ce_source", b"x" * 500))
-    # Others lie in the same partition and in every other one, more than a fetch takes of one of them.
+    # Others are in the same partition and in all others, more than one fetch returns of a partition.
     others = [record(key, incompressible(300_000)) for key in KEYS[:20]]
     publish(log, [*others, largest, *others])
     received = read_back(log, 41)
@@ -140,7 +140,7 @@ def test_a_record_that_the_topic_does_not_take_is_told_before_anything_is_sent(l
             too_large = [record("a", b"before"), record("a", incompressible(200_000)), record("a", b"after")]
             with pytest.raises(TooLargeError, match=r"max\.message\.bytes is 100000; nothing") as refused:
                 await ours.publish(topic, too_large)
-            # What is compared is what is sent.
+            # The compressed size counts: this record is accepted.
             await ours.publish(topic, [record("a", b"x" * 200_000), record("a", b"later")])
             return refused.value.places
 
@@ -175,8 +175,8 @@ def test_a_limit_that_was_raised_since_is_noticed(log_settings):
 
 @pytest.mark.regression("fault 11")
 def test_what_stands_behind_a_record_that_the_broker_refuses_is_not_published(log_settings, monkeypatch):
-    """A producer that is new to a partition could begin there with any record; and aiokafka alone would refuse
-    everything that follows in it. Here it is not known what the topic takes, as without the right to ask."""
+    """A broker would accept any record as the first of a new producer in a partition; and aiokafka would reject every
+    later record there. The topic's limit is unknown here, as without the permission to describe it."""
     topic = f"{log_settings.topic_prefix}small"
     monkeypatch.setattr(TopicDescription, "max_message_bytes", None)
 
@@ -207,7 +207,7 @@ def test_what_stands_behind_a_record_that_the_broker_refuses_is_not_published(lo
 
 @pytest.mark.regression("fault 6")
 def test_a_partition_without_a_leader_is_waited_for(log, monkeypatch):
-    """Longer than aiokafka waits, which then fails what it has."""
+    """Also for longer than aiokafka waits, which then fails its records."""
     usual = sender.REQUEST_SECONDS
     monkeypatch.setattr(sender, "REQUEST_SECONDS", 0.5)
     failed = asyncio.Event()
@@ -218,7 +218,7 @@ def test_a_partition_without_a_leader_is_waited_for(log, monkeypatch):
 
     class Watched(sender.Sender):
         async def stop(self):
-            # It is given up when a record failed. The next one waits as long as any other.
+            # The sender is replaced after a record failed. The next one has the usual timeout.
             failed.set()
             monkeypatch.setattr(sender, "REQUEST_SECONDS", usual)
             await super().stop()
@@ -251,7 +251,7 @@ def test_who_does_not_wait_long_enough_is_told_and_may_go_on(log):
 
 @pytest.mark.regression("fault 118")
 def test_a_sender_that_is_replaced_is_stopped_also_if_its_publisher_is_cancelled(log_settings, monkeypatch):
-    """As at a deadline. What it has left open would go on until the process ends, and be sent at some later time."""
+    """As at a deadline. Otherwise its task would run until the process ends, and might send its records later."""
     topic = f"{log_settings.topic_prefix}small"
     monkeypatch.setattr(TopicDescription, "max_message_bytes", None)
     began, may_end, clients = asyncio.Event(), asyncio.Event(), []
@@ -274,7 +274,7 @@ def test_a_sender_that_is_replaced_is_stopped_also_if_its_publisher_is_cancelled
             with suppress(asyncio.CancelledError):
                 await refused
             may_end.set()
-            # There is another one for whoever publishes next.
+            # The next call uses a new sender.
             await ours.publish(topic, [record("a", b"later")])
         return [client._sync_task for client in clients]
 
@@ -287,7 +287,7 @@ def test_nothing_is_published_to_a_topic_that_is_not_there(log_settings):
 
 
 def test_a_topic_that_is_not_there_for_a_moment_is_waited_for(log_settings, monkeypatch):
-    """As with a broker that comes back, and does not know yet what it has."""
+    """Like a broker that has just restarted and does not know its topics yet."""
     looked = asyncio.Event()
 
     class Looked(broker.Broker):
@@ -309,7 +309,7 @@ def test_a_topic_that_is_not_there_for_a_moment_is_waited_for(log_settings, monk
 
 
 def test_all_who_want_a_topic_that_is_not_there_are_told(log_settings):
-    """Each in its own time, and not one after the other."""
+    """Each call waits only for its own timeout, not one after the other."""
 
     async def scenario():
         async with Producer(log_settings) as ours:
@@ -329,7 +329,7 @@ def test_who_begins_to_connect_and_then_publishes_or_not_leaves_nothing_behind(l
             ours.begin(topic)
             ours.begin(topic)
             assert len(await ours.publish(topic, [record("a", b"{}")])) == 1
-        # Closed in the middle of it; what was open would warn.
+        # Closed while it connects; anything left open would cause a warning.
         async with Producer(log) as ours:
             ours.begin(topic)
             with suppress(TimeoutError):
@@ -346,7 +346,7 @@ def test_who_begins_to_connect_and_then_publishes_or_not_leaves_nothing_behind(l
 @pytest.mark.regression("fault 184")
 @pytest.mark.parametrize("count", [1, 2, 10])
 def test_what_is_being_published_at_its_end_is_sent_and_leaves_nothing_open(log, count):
-    """Also what has not come as far as to be connected."""
+    """Also if the producer is not connected yet."""
 
     async def scenario():
         before = asyncio.all_tasks()

@@ -1,4 +1,4 @@
-"""The whole road, on the real Kafka and the real PostgreSQL: published frames are in SQL, each once."""
+"""From publish to SQL on a real Kafka and a real PostgreSQL: every published frame is stored once."""
 
 import asyncio
 import itertools
@@ -114,7 +114,7 @@ def test_a_projector_without_frames_to_store_notices_that_its_sessions_were_ende
 
 
 def test_a_record_over_which_projectors_die_again_and_again_is_parked(settings):
-    """Each of them took the partition over and came no further; it is the next owner that says no."""
+    """Each of them took over the partition and died at the record; the next owner parks it."""
     key = b"deadly"
 
     async def run():

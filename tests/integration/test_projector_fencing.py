@@ -165,7 +165,7 @@ def test_a_database_and_a_broker_that_start_again_are_waited_for(tmp_path):
 
 
 def test_a_fence_in_the_first_of_several_batches_takes_no_record_of_the_others_with_it(database, monkeypatch):
-    """One look at the log brings more than a batch holds, and somebody else takes the first partition meanwhile."""
+    """One poll returns records for several batches, and another owner takes over the first partition meanwhile."""
     monkeypatch.setattr(group_member, "MAX_BATCH_BYTES", 1)
     log = Log()
     for number in range(3 * PARTITIONS):
@@ -228,7 +228,7 @@ def test_a_frame_that_ends_whoever_folds_it_parks_its_conversation_and_no_other(
     deadly = Raw(b"bad", b'{"type":"TranscriptionFrame","user_id":"u","timestamp":"","text":"deadly"}')
     records[5:5] = [deadly, Raw(b"bad", b'{"type":"LLMRunFrame"}')]
     road.publish(records)
-    # The sixth parks it. On a busy machine the watchdog may end one that only folds.
+    # The sixth projector parks it. On a busy machine the watchdog may kill one that only folds slowly.
     for _ in range(20):
         with projector(road.settings, Plan(deadly="deadly", hanging=hanging, member="it")) as running:
             if not road.until_idle_or_dead(running):
@@ -277,7 +277,7 @@ async def project_in_memory(database, log, failpoint, *, looks):
 
 
 class Looked:
-    """What is looked at of a log when a partition is taken over."""
+    """The part of a log probe that a takeover of a partition uses."""
 
     def __init__(self, records):
         self._records = records

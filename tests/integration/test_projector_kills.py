@@ -24,13 +24,13 @@ WRITTEN_BY_ITSELF = (
     "before commit",
     "after commit",
 )
-"""Where a batch that is written statement by statement is killed: around its transaction, and in it where it begins,
-changes rows, adds some, and ends. The statements between those end as these do, by a rollback; what comes before the
-transaction and behind it is the same as in a batch that is one statement."""
+"""Points of a batch that is written statement by statement: around its transaction and, within it, at its begin, an
+update, an insert and its end. A kill between these is rolled back like a kill at them. Before and after the
+transaction, such a batch does the same as one that is written by one statement."""
 
 
 def test_whatever_point_it_is_killed_at_each_frame_counts_once_and_each_effect_has_one_id(road):
-    """A batch is one statement. The points are all that a process which lives comes to."""
+    """Each batch is one statement. The points are all those that a process passes that is not killed."""
     bursts = halves()
     points = points_of(road, ALWAYS_AT_ONCE, bursts)
     assert {f"before {AT_ONCE}", f"after sending {AT_ONCE}", "DELETE FROM outbox"} <= set(points), points

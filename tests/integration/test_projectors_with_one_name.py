@@ -17,7 +17,7 @@ def test_of_two_projectors_of_one_name_the_first_goes_on_and_the_second_ends(roa
         road.until_idle(first)
         road.until("SELECT count(*) = 4 FROM projections")
         with psycopg.connect(road.address) as connection:
-            # Epochs are not compared: on a busy machine it may take over its own partitions again.
+            # Epochs are not compared: on a busy machine a projector may take over its own partitions again.
             before = value_of(connection, "SELECT json_agg(owner ORDER BY partition) FROM projections")
         with projector(road.settings, NAMED) as second:
             road.publish(mixed("meanwhile"))
@@ -37,11 +37,11 @@ def test_of_two_projectors_of_one_name_the_first_goes_on_and_the_second_ends(roa
 @pytest.mark.long
 @pytest.mark.regression("fault 9")
 def test_one_that_comes_back_when_another_has_its_name_gives_way(road):
-    """Its sessions were ended, as a server ends those of a machine that it hears nothing of."""
+    """Its database sessions were ended, as a server ends those of an unreachable machine."""
     with projector(road.settings, NAMED) as first:
         road.until_idle(first)
         road.until("SELECT count(*) = 4 FROM projections")
-        # It waits for that long until the first is gone.
+        # The second one waits for the first one's session timeout.
         with projector(road.settings, Plan(member="it", session_ms=30_000)) as second:
             first.send(signal.SIGSTOP)
             with psycopg.connect(road.address, autocommit=True) as connection:

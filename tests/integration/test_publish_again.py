@@ -86,7 +86,7 @@ def test_a_publisher_who_tries_again_while_the_database_is_killed_says_nothing_t
                         "ctx-1", *frames(errors[-1] if errors else None), wait=True, within=patience
                     )
                 except FramesUnacknowledgedError:
-                    # The broker, which is there, was slower than that.
+                    # The broker is available, and was slower than the timeout.
                     continue
                 except NotVisibleError as error:
                     errors.append(error)

@@ -1,4 +1,4 @@
-"""What a person asks in SQL: time travel, the views, the chain, each compared with the fold or with its promise."""
+"""SQL for people: time travel, the views and the chain, each compared with the fold or with its documentation."""
 
 import json
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ HELLO = b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":
 
 
 def drawn(cell: object) -> str:
-    """As psql draws it. Of times the zone has only hours then, as that of most people."""
+    """Returns a cell as psql prints it, in a time zone with whole hours."""
     if isinstance(cell, datetime):
         return cell.isoformat(" ").removesuffix(":00")
     return "" if cell is None else str(cell)
@@ -214,7 +214,7 @@ class TestTheChain:
         return transaction.execute(query, (CONTEXT, *expected)).fetchone()
 
     def tamper(self, transaction, *statements):
-        """As somebody with every right to the server would, past the trigger."""
+        """Execute statements as a user with all privileges, past the triggers."""
         transaction.execute("SET LOCAL session_replication_role = replica")
         for statement in statements:
             transaction.execute(statement)
@@ -337,7 +337,7 @@ class TestViews:
             table = [[drawn(cell) for cell in row] for row in cursor]
             assert table, view
             widths = [max(map(len, cells)) for cells in zip(names, *table, strict=True)]
-            # As psql draws it: a blank on both sides of a cell, a line between two.
+            # In psql's format a cell has a space on both sides, and a line separates two cells.
             assert sum(widths) + 3 * len(widths) - 1 <= COLUMNS, view
             assert not any("\n" in cell for row in table for cell in row), view
 
@@ -457,8 +457,8 @@ class TestViews:
         assert transaction.execute(query).fetchone() == (gap, lag)
 
     def test_no_view_for_eyes_reads_a_payload_a_message_or_a_state(self, transaction):
-        """Facts, which are for programs, have messages whole. Those that show answers ask whether a message only calls:
-        of any JSON, without a failure."""
+        """Facts, which are for programs, have whole messages. Views that show answers read only whether a message has
+        nothing but calls, which fails for no JSON."""
         used = transaction.execute(
             "SELECT view_name, table_name, column_name FROM information_schema.view_column_usage "
             "WHERE (table_name, column_name) IN (('frames', 'payload'), ('messages', 'message'), "

@@ -30,8 +30,8 @@ CONTEXTS, FRAMES, MESSAGES = 2_000, 40, 10
 LONG, LONG_FRAMES, LONG_MESSAGES = "long", 20_000, 5_000
 ONE = "context-1000"
 
-# Each frame was caused by the one before it, twenty in a row. Each conversation asks once per four frames; one message
-# in ten has been replaced, as a tool's are.
+# Frames form chains of twenty, each caused by the one before. Every fourth frame of a conversation requests a run, and
+# one message in ten was replaced, like messages of tools.
 FILL = f"""
 CREATE TEMPORARY TABLE made AS
 SELECT 'context-' || n AS context_id, {FRAMES} AS frames, {MESSAGES} AS messages
@@ -128,9 +128,9 @@ def filled(database_server, migrated_template) -> Iterator[psycopg.Connection]:
 def reads(
     connection: psycopg.Connection, query: str, parameters: Mapping[str, Any] | None = None
 ) -> tuple[set[str], int]:
-    """The tables of ours that the query read from end to end, and how many rows it fetched by index."""
+    """Returns our tables that the query scanned, and how many rows it fetched by index."""
     with connection.transaction(force_rollback=True):
-        # A worker's reads are counted in another place.
+        # The reads of a parallel worker are counted elsewhere.
         connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
         before = counted(connection)
         assert connection.execute(query, parameters).fetchall()
@@ -142,7 +142,7 @@ def reads(
 
 
 def counted(connection: psycopg.Connection) -> dict[str, tuple[int, int]]:
-    """Scans from end to end and rows fetched by index, by table, that the server has counted and not yet published."""
+    """Returns sequential scans and rows fetched by index, by table, that this session has counted and not published."""
     return {table: (scans, rows) for table, scans, rows in connection.execute(COUNTED)}
 
 
@@ -189,7 +189,7 @@ COUNTED = "SELECT relname::text, seq_scan, coalesce(idx_tup_fetch, 0)::bigint FR
         ("SELECT * FROM ambiguous_calls", 25),
         ("SELECT * FROM tools_on_offer", 10),
         ("SELECT * FROM services", 220),
-        # What a timekeeper and whoever takes work over ask.
+        # Queries of a timekeeper, and of workers that take over.
         ("SELECT * FROM contexts WHERE turn_opened_version IS NOT NULL OR bot_since_version IS NOT NULL", 25),
         ("SELECT * FROM runs WHERE status = 'open' ORDER BY opened_at LIMIT 10", 10),
         (
@@ -205,7 +205,7 @@ COUNTED = "SELECT relname::text, seq_scan, coalesce(idx_tup_fetch, 0)::bigint FR
             """SELECT * FROM outbox WHERE topic = 'llm.frames' AND partition = 7 ORDER BY "offset" LIMIT 10""",
             10,
         ),
-        # What delete_conversation() and `doctor` do with dead letters.
+        # Queries of delete_conversation() and `doctor` about dead letters.
         ("DELETE FROM rejected_frames WHERE context_id = 'context-1001' RETURNING context_id", 20),
         ("SELECT count(*) FROM rejected_frames WHERE retried_at IS NULL", 25),
     ],
@@ -222,7 +222,7 @@ def test_a_question_about_one_conversation_reads_nothing_of_the_others(filled, q
     [
         ("SELECT * FROM interruptions LIMIT 10", 100),
         (f"SELECT * FROM interruptions WHERE context_id IN ('{ONE}', 'context-7')", 60),
-        # Each of its runs once.
+        # Reads each run of the conversation once.
         (
             f"SELECT * FROM interruptions WHERE context_id = '{LONG}'",
             LONG_FRAMES / 20 * 3 + LONG_FRAMES / 8 + 10,
@@ -295,7 +295,7 @@ def test_the_turns_of_a_long_conversation_are_found_without_the_eras_of_all(fill
 
 
 def test_every_view_that_names_conversations_reads_one_of_them_if_one_is_asked_for(filled):
-    """All views that there are, so that none is forgotten."""
+    """Of all views, including future ones."""
     views = filled.execute(
         "SELECT viewname::text FROM pg_views INNER JOIN information_schema.columns ON table_name = viewname "
         "WHERE schemaname = 'public' AND column_name = 'context_id' ORDER BY viewname"
@@ -310,7 +310,7 @@ def test_every_view_that_names_conversations_reads_one_of_them_if_one_is_asked_f
             after = counted(filled)
         scanned = {table for table, (scans, _) in after.items() if scans > before.get(table, (0, 0))[0]}
         fetched = sum(rows for _, rows in after.values()) - sum(rows for _, rows in before.values())
-        # A list of what is rare may read all that is rare. Prices are a few.
+        # There are few prices. A view of rare rows may read all of them.
         if scanned - {"prices"} or fetched > 6 * FRAMES:
             too_much[view] = scanned, fetched
     assert too_much == {}
@@ -318,10 +318,10 @@ def test_every_view_that_names_conversations_reads_one_of_them_if_one_is_asked_f
 
 @pytest.mark.parametrize("version", [None, FRAMES])
 def test_a_context_is_read_once_whatever_the_planner_expects_of_a_conversation(filled, version):
-    """A prepared statement is planned for any conversation, which is a short one, and serves the long ones, too."""
+    """The generic plan of a prepared statement expects a short conversation, and is used for long ones too."""
 
     class Prepared:
-        """Answers at once, by a plan that is made without the parameters."""
+        """A connection that executes statements with a generic plan."""
 
         async def execute(self, query, parameters):
             return self.Answer(filled.execute(query, parameters, prepare=True).fetchone())
@@ -335,7 +335,7 @@ def test_a_context_is_read_once_whatever_the_planner_expects_of_a_conversation(f
     with filled.transaction(force_rollback=True):
         filled.execute("SET LOCAL plan_cache_mode = force_generic_plan")
         for table in ("messages", "tool_calls"):
-            # As if each row were of another conversation.
+            # Statistics as if each row belonged to another conversation.
             filled.execute(f"ALTER TABLE {table} ALTER context_id SET (n_distinct = -1)")
             filled.execute(f"ANALYZE {table}")
         before = counted(filled)
@@ -434,7 +434,7 @@ def test_a_list_reads_a_range_of_ids_or_the_newest_however_often_it_is_asked_for
     address = f"{filled.info.dsn} password={filled.info.password}"
 
     async def asked():
-        # Enough for psycopg to prepare a statement, and for PostgreSQL to plan it for any parameters.
+        # Often enough that psycopg prepares the statement and PostgreSQL chooses a generic plan.
         async with await AsyncConnection.connect(address) as connection:
             await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
             for _ in range(times):

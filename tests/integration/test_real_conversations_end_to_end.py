@@ -42,7 +42,8 @@ def test_all_of_them_read_back_whoever_published_them(road, shared):
 
 
 def publish_side_by_side(road, values):
-    """Each producer has conversations of its own, whose frames it publishes in turn; half of them are foreign."""
+    """Publish concurrently: each producer publishes the frames of its own conversations in turn; half of the producers
+    are other clients than ours."""
     failed = []
 
     def publish(number):

@@ -67,7 +67,7 @@ TAMPERED = {
 
 
 CHANGED_ROWS = ("messages", "more messages", "runs")
-"""What is different where rows are compared, and not all written."""
+"""The changes that are also tested where rows are compared one by one instead of all written."""
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_after_a_rebuild_a_conversation_goes_on_as_if_there_had_been_none(
 def test_a_long_conversation_is_folded_before_its_lock_and_its_frames_are_stored_meanwhile(
     database, make_database, migrated_template
 ):
-    """A batch that waited for the lock would keep back the other conversations of its partition."""
+    """A batch that waited for the lock would delay the other conversations of its partition."""
     untouched = make_database(template=migrated_template)
     records = histories_interleaved()
     project(untouched, records)
@@ -133,7 +133,7 @@ def test_a_long_conversation_is_folded_before_its_lock_and_its_frames_are_stored
                     await count("messages", stored)
                     await projecting.store(records[half:])
                 elif point == "after hold":
-                    # Folded: all but what came meanwhile.
+                    # All frames are folded except those that came meanwhile.
                     await count("staged_messages", folded)
 
             for one in EVERYTHING:

@@ -51,7 +51,7 @@ def one(address, query):
 
 
 class Restored:
-    """What restores missing rows, and had to restore two."""
+    """Stands in for the restoring of missing rows; reports two."""
 
     async def restore(self, connection, context_id):
         return 2
@@ -131,7 +131,7 @@ def test_a_changed_rule_is_told_with_conversations_and_versions(database, monkey
 
 
 def unaware_of(*types):
-    """The fold of a release that does not know these types of frames."""
+    """Returns the fold of a release that does not know these types of frames."""
     unknown = decode(b'{"type":"unknown"}')
     return lambda state, frame, *others: evolve(
         state, unknown if isinstance(frame, types) else frame, *others
@@ -175,7 +175,7 @@ def test_a_run_that_is_open_only_now_is_asked_for_or_closed(database, monkeypatc
 def test_what_opens_in_an_imported_conversation_is_in_the_outbox_of_a_partition_with_an_owner(
     database, make_database, migrated_template, monkeypatch
 ):
-    """Its frames are in no partition: nobody would publish what is left there."""
+    """Its frames are in no partition, so an outbox row with their partition would never be published."""
     origin = make_database(template=migrated_template)
     with monkeypatch.context() as older:
         for module in (batch_fold, refold):
@@ -189,7 +189,7 @@ def test_what_opens_in_an_imported_conversation_is_in_the_outbox_of_a_partition_
     [row] = done.outcomes["ctx"].rebuilt.outbox
     assert row.partition in one(database, "SELECT array_agg(partition) FROM projections")
     assert row.key == b"ctx"
-    # It is over for an older release, and open again, before anybody published it.
+    # An older release closes it, and this one opens it again, before the effect is published.
     with monkeypatch.context() as older:
         older.setattr(refold, "evolve", unaware_of(LLMRunFrame))
         assert rebuild_in(database, "ctx").outcomes["ctx"].rebuilt.over
@@ -245,7 +245,7 @@ def test_wherever_it_is_killed_each_conversation_is_as_before_or_as_it_should_be
             seen.append(now)
         statement += 1
     assert statement > 15
-    # Once from the one to the other, by one commit.
+    # The tables changed once, from the old state to the new one, by one commit.
     assert len(seen) == 2
     assert one(database, "SELECT rebuilt FROM contexts") == 1
     assert one(database, "SELECT count(*) FROM runs WHERE status = 'open'") == 1

@@ -1,4 +1,4 @@
-"""Rebuilding and upgrading on the whole road: frames come in, projectors go on, and each frame counts once."""
+"""Rebuilding and upgrading on real servers: frames arrive, projectors continue, and each frame counts once."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +24,7 @@ TAMPER = """
 
 
 def test_frames_that_come_while_conversations_are_rebuilt_count_once(road):
-    """The rebuild is killed and called again; the projector never loses its partitions."""
+    """The rebuild is killed and repeated; the projector keeps its partitions."""
     records = mixed("all", FEW)
     half, step = len(records) // 2, 10
     with projector(road.settings, Plan(member="it", session_ms=30_000)) as running:
@@ -59,9 +59,10 @@ def test_frames_that_come_while_conversations_are_rebuilt_count_once(road):
 def test_an_old_and_a_new_release_run_side_by_side_and_no_conversation_is_folded_by_both_in_turn(
     road, monkeypatch
 ):
-    """The new release comes, goes once more, and comes again: what it touched waits for it, and the rest goes on."""
+    """The new release starts, stops, and starts again: meanwhile the conversations that it folded wait, and the others
+    continue."""
     contexts = [f"ctx-{number}" for number in range(12)]
-    # As long as the group may wait for one that was stopped, and a busy machine for one that lives.
+    # Short enough to wait for a stopped member, and long enough for a living one on a busy machine.
     session_ms = int(scaled(3_000))
     old_plan = Plan(member="old", logging="projector.newer_fold", session_ms=session_ms)
     new_plan = Plan(member="new", is_newer=True, session_ms=session_ms)
@@ -77,7 +78,7 @@ def test_an_old_and_a_new_release_run_side_by_side_and_no_conversation_is_folded
         untouched = set(contexts) - touched
         assert touched
         assert untouched
-        # The old one owns everything again, and leaves alone what a newer one folded.
+        # The old release owns all partitions again, and does not fold what the newer one folded.
         road.until("SELECT count(DISTINCT owner) = 1 FROM projections WHERE owner LIKE 'old %%'")
         road.publish(quiet(sorted(untouched)))
         waiting = {partition_for(one.encode(), PARTITIONS) for one in touched}
@@ -98,7 +99,7 @@ def test_an_old_and_a_new_release_run_side_by_side_and_no_conversation_is_folded
         for context_id in contexts:
             assert value_of(connection, "SELECT intact FROM verify_chain(%s)", context_id) is True
     with newer_release(monkeypatch):
-        # Whatever only the old one folded, and nothing else, is what a rebuild finds.
+        # A rebuild finds differences exactly in the conversations that only the old release folded.
         only_old = set(contexts) - folded_by(road, NEWER)
         assert rebuild_in(road.address, names=road.names).differing.keys() == only_old
     texts = {SHOUTED.upper()}

@@ -27,7 +27,7 @@ class Talk:
         self.address = address
         self.log = Log()
         self.second: list[Living | Erased] = []
-        """What was written down in its second life."""
+        """The leaves of a root that was computed in its second life."""
 
     def add(self, *values):
         for value in values:
@@ -48,7 +48,7 @@ async def all_leaves(connection: Connection):
 
 
 def written_down(address):
-    """The leaves of a root, in their order."""
+    """Returns the leaves of a root, in their order."""
     found: list[Living | Erased] = []
 
     async def run():
@@ -111,7 +111,7 @@ def test_an_older_root_calls_an_erased_life_erased(talk):
 
 @pytest.mark.regression("fault 99")
 def test_receipts_from_before_lives_went_on_keep_the_order_of_their_clocks(talk):
-    """Behind each of them the id began again at version 1."""
+    """After each of them the versions of the id started again at 1."""
     with psycopg.connect(talk.address) as connection:
         connection.execute(
             "INSERT INTO erasures (context_id, version, erased_at, frame_count, why, chain) VALUES "

@@ -93,13 +93,13 @@ def test_what_a_power_cut_took_is_put_back_and_changes_nothing(machine, cut_road
     assert (done["generation"], done["put_back"], done["left"]) == (2, lost, 0)
     assert looked(cut_road, run, 0)[0]["generation"] == 2
 
-    again = Raw(key, RUN)  # at an offset that comes a second time, of the same conversation, without an id
+    again = Raw(key, RUN)  # without an id, of the same conversation, at an offset that repeats
     projected(cut_road, [])
     assert without_duplicates(dump(cut_road.address)) == without_duplicates(before)
     with psycopg.connect(cut_road.address) as connection:
         counted = value_of(connection, "SELECT sum(duplicate_count) FROM contexts")
         assert counted >= lost
-        # Of what is no frame nothing was put back.
+        # Dead letters were not republished.
         assert value_of(connection, "SELECT count(*) FROM rejected_frames") == rejected
     (place,) = cut_road.publish([again])
     projected(cut_road, mixed("3", FEW))
@@ -125,8 +125,8 @@ def test_what_a_power_cut_took_is_put_back_and_changes_nothing(machine, cut_road
 def test_records_that_were_written_since_the_power_cut_are_read_where_they_lie(
     machine, cut_road, run, monkeypatch
 ):
-    """The services are quicker than the operator: the partition is longer than what is stored. However far back it
-    looks first, it finds the same."""
+    """Services published before the operator came, so the log is longer than what is stored. The result does not depend
+    on how far back the comparison starts."""
     key = b"quick"
     home = partition_for(key, PARTITIONS)
     words = [Raw(key, SAID % b"%d" % number) for number in range(6)]
@@ -135,7 +135,7 @@ def test_records_that_were_written_since_the_power_cut_are_read_where_they_lie(
     kept = cut_road.ends()
     projected(cut_road, words[3:])
     lose(machine, cut_road, kept)
-    # The first is word for word what was lost there.
+    # The first one equals the lost record at that offset.
     cut_road.publish([words[3]])
     cut_road.publish([Raw(key, SAID % b"since %d" % number) for number in range(4)])
     refused(cut_road)
@@ -155,7 +155,7 @@ def test_records_that_were_written_since_the_power_cut_are_read_where_they_lie(
 
 @pytest.mark.long
 def test_who_lives_through_the_power_cut_does_not_pass_over_what_was_written_since(machine, cut_road):
-    """Its partition is longer again than what it has read, before it has asked for more."""
+    """Before its next fetch, the partition is longer again than what the projector has read."""
     key = b"living"
     words = [Raw(key, SAID % b"%d" % number) for number in range(6)]
     with projector(cut_road.settings) as running:
@@ -210,8 +210,8 @@ def spoken_in(address):
 def test_what_was_said_before_an_erasure_was_put_back_is_in_a_database_that_is_filled_anew(
     machine, cut_road, run
 ):
-    """Of a conversation without and of one with words of the next life, of one that was erased again since, and of one
-    whose erasure was published once more."""
+    """Of conversations without and with frames of the next life, of one that was erased again since, and of one whose
+    erasure was published a second time."""
     keys = (b"quiet", b"goes-on", b"again", b"retried")
     projected(cut_road, [Raw(key, SAID % b"of before") for key in keys])
     kept = cut_road.ends()
@@ -221,7 +221,7 @@ def test_what_was_said_before_an_erasure_was_put_back_is_in_a_database_that_is_f
     cut_road.publish([Raw(key, SAID % b"since") for key in keys])
     cut_road.publish([Raw(b"again", ERASE % b"second"), Raw(b"again", SAID % b"of a third life")])
     cut_road.publish([Raw(b"retried", ERASE % b"first")])
-    # Longer than what is stored, as it is once the services have gone on.
+    # The log is longer than what is stored, as after services have continued.
     applied(cut_road, run)
     projected(cut_road, [])
     live = {
@@ -238,11 +238,11 @@ def test_what_was_said_before_an_erasure_was_put_back_is_in_a_database_that_is_f
 
 
 LIMIT = 100_000
-"""Bytes of a batch: what a topic takes is a batch, and a large record has one of its own."""
+"""Bytes of a batch: the limit of a topic is for batches, and a large record is a batch of its own."""
 
 
 def batch_bytes(raw):
-    """How large a record is on the log, if it is sent alone and not compressed."""
+    """Returns the size of a record on the log if it is sent alone and uncompressed."""
     batch = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
@@ -257,7 +257,7 @@ def batch_bytes(raw):
 
 
 def at_the_limit(key, start, headers=()):
-    """A record of LIMIT bytes that no compression makes smaller; its value begins so."""
+    """Returns a record of LIMIT bytes whose value begins with `start` and hardly compresses."""
     noise = base64.b64encode(random.Random(start).randbytes(LIMIT))
 
     def of(length):
@@ -270,7 +270,7 @@ def at_the_limit(key, start, headers=()):
 
 
 def set_limit(one, most):
-    """What the topic of the frames takes from now on."""
+    """Set the size limit of the frames topic."""
     operator = AdminClient({"bootstrap.servers": one.settings.kafka_bootstrap_servers})
     entry = ConfigEntry("max.message.bytes", str(most), incremental_operation=AlterConfigOpType.SET)
     topic = ConfigResource(ConfigResource.Type.TOPIC, one.names.frames, incremental_configs=[entry])
@@ -293,13 +293,13 @@ def test_a_frame_as_large_as_the_topic_takes_is_put_back_with_fewer_headers_or_t
         at_the_limit(key, said, ours),
         at_the_limit(key, said, trace),
     ]
-    # Nothing of it can be left out, and it needs a header that says which frame it is.
+    # It has no header that could be left out, and its copy needs one that identifies the frame.
     hopeless = at_the_limit(key, said)
     others = [Raw(b"%d" % number, SAID % b"beside") for number in range(10)]
     projected(cut_road, [Raw(key, SAID % b"kept")])
     kept = cut_road.ends()
     set_limit(cut_road, LIMIT)
-    # A batch holds all that is sent at once.
+    # Sent one by one, because records that are sent together share a batch.
     bursts = [[one] for one in (*large, hopeless)]
     projected(cut_road, *bursts, [Raw(key, SAID % b"after"), *others])
     frames, rows = frames_of(cut_road.address), dump(cut_road.address)
@@ -350,7 +350,7 @@ def in_the_tables(one):
 
 @pytest.mark.long
 def test_the_look_reads_the_table_as_often_for_many_changed_partitions_as_for_one(road, run, monkeypatch):
-    """Log and tables part at the beginning of each partition, so it looks near the end first, and then everywhere."""
+    """Log and tables differ from the beginning of each partition on, so the second, full comparison is needed."""
     monkeypatch.setattr(comparison, "LOOK_BACK", 1)
     words = [Raw(b"%d" % number, SAID % b"%d" % (number % 3)) for number in range(40)]
     projected(road, words)
@@ -362,7 +362,7 @@ def test_the_look_reads_the_table_as_often_for_many_changed_partitions_as_for_on
     with psycopg.connect(road.address) as connection:
         connection.execute("UPDATE projections SET last_hash = 'x'")
     of_all = scans_of_frames(road)
-    # Near the end, everywhere, and to count what is lost.
+    # One scan near the end, one of everything, and one to count what is lost.
     assert of_one == of_all == {"scans": 3, "rows": 3 * len(words)}
     _, happened = looked(road, run, 1)
     assert happened == dict.fromkeys(range(PARTITIONS), "lost_tail")
@@ -392,7 +392,7 @@ def test_records_that_expire_during_the_look_do_not_end_it(road, run, monkeypatc
 
 
 def scans_of_frames(one):
-    """How often a look at the log reads the frames from end to end, and how many rows that is."""
+    """Returns how often an examination scans the table of frames, and how many rows it reads."""
     seen = "SELECT seq_scan, seq_tup_read, coalesce(idx_scan, 0) FROM pg_stat_user_tables WHERE relname = 'frames'"
     others = """
         SELECT count(*) FROM pg_stat_activity
@@ -401,7 +401,7 @@ def scans_of_frames(one):
 
     async def look():
         async with await psycopg.AsyncConnection.connect(one.address, autocommit=True) as connection:
-            # What a session has read is counted at the latest when it ends, and that is behind its client's end.
+            # The reads of a session are published at the latest when it ends, which is after its client has closed it.
             async with asyncio.timeout(ON_SERVERS):
                 while (await (await connection.execute(others)).fetchone())[0]:
                     await look_again()
@@ -417,7 +417,7 @@ def scans_of_frames(one):
 
 
 def assert_dead_letters_are_found(one, run):
-    """Each by the place that is told of it, also where two lie at one offset."""
+    """Assert that each dead letter is found by its listed position, also two at one offset."""
     listed = [json.loads(line) for line in run(one, "dlq", "list", "--json").stdout.splitlines()]
     assert {said["generation"] for said in listed} == {1, 2}
     for said in listed:
@@ -482,7 +482,7 @@ def test_a_topic_that_was_made_again_is_read_from_its_beginning_beside_what_is_s
 
 @pytest.mark.long
 def test_a_projector_that_runs_is_fenced_and_goes_on_in_the_new_generation(road, run):
-    """Beside it another partition changed; what it left in the outbox of the old generation is published."""
+    """Another partition changed, too. The row in the outbox of the old generation is published."""
     projected(road, mixed("1", FEW))
     with psycopg.connect(road.address) as connection:
         connection.execute(
@@ -577,7 +577,7 @@ POINTS = (
 
 @pytest.mark.long
 def test_whatever_steps_it_is_killed_at_the_last_one_comes_to_the_same_end(machine, cut_road, run):
-    """Each is killed a step later than the one before it, and begins with what that one left."""
+    """Each recovery is killed one step later than the one before, and continues from what that one left."""
     words = [Raw(b"%d" % number, SAID % b"kept") for number in range(3)]
     projected(cut_road, words)
     kept = cut_road.ends()
@@ -594,7 +594,7 @@ def test_whatever_steps_it_is_killed_at_the_last_one_comes_to_the_same_end(machi
     assert without_duplicates(dump(cut_road.address)) == without_duplicates(rows)
     told = tell(in_generations(cut_road))
     assert set(told.frames) == frames
-    # Two that were killed in the middle had put some back already.
+    # Two that were killed in the middle had republished some frames already.
     with psycopg.connect(cut_road.address) as connection:
         assert told.repeated >= value_of(connection, "SELECT sum(put_back) FROM recoveries") + 2
 

@@ -1,4 +1,4 @@
-"""What recover reads of the stored frames: the tail that may be lost, not the archive."""
+"""The stored frames that `recover` reads: the tail that may be lost, not the archive."""
 
 import asyncio
 

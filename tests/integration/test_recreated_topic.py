@@ -29,7 +29,7 @@ def said(*texts):
 @pytest.mark.regression("fault 4")
 @pytest.mark.parametrize("point", [None, "before commit"], ids=["at rest", "in a batch"])
 def test_a_projector_that_was_frozen_meanwhile_stops_and_skips_nothing(road, point):
-    """At rest its request is answered by the broker that the topic is gone; in a batch it has none on its way."""
+    """At rest it has a fetch in flight, which the broker answers with an error; in a batch it has none."""
     with projector(road.settings, Plan(point=point, signal=signal.SIGSTOP, small=EACH_BY_ITSELF)) as frozen:
         road.until_idle(frozen)
         road.publish(said("old 0", "old 1"))
@@ -59,7 +59,7 @@ def test_a_projector_that_was_frozen_meanwhile_stops_and_skips_nothing(road, poi
 
 @pytest.mark.regression("fault 4")
 def test_a_projector_that_lives_meanwhile_stops_once_there_is_a_topic_again(road):
-    """The group has taken its partitions away by then: it reads nothing that would tell."""
+    """Its partitions are revoked by then, so no fetch tells it."""
     with projector(road.settings) as living:
         road.until_idle(living)
         road.publish(said("old"))

@@ -82,14 +82,14 @@ def test_large_frames_are_read_few_at_a_time(database):
     async def read():
         return [page async for page in pages()]
 
-    # A page ends with the frame that brings it beyond four megabytes.
+    # A page ends with the frame that makes it exceed four megabytes.
     assert asyncio.run(read()) == [[1, 2], [3, 4]]
 
 
 def test_a_history_is_heard_again_word_by_word(database, command):
     store(database, "barge-in")
     assert command("barge-in", "--speed", "0") == BARGE_IN
-    # A part of it, and frames for programs.
+    # A range of versions, as JSON.
     lines = [
         json.loads(line)
         for line in command("barge-in", "--speed", "0", "--until", "3", "--json").splitlines()
@@ -159,7 +159,7 @@ def test_a_call_of_the_client_is_heard_to_begin_and_to_wait(database, command, m
 
 
 class Watch:
-    """A clock that a replay moves when it waits."""
+    """A clock that advances when a replay waits."""
 
     def __init__(self):
         self.now = 0.0
@@ -220,7 +220,7 @@ def test_copies_are_a_recording_with_the_same_messages_and_no_effect(settings):
         done, left_out = await published(settings, client, Copies(history, "copy"), speed=0)
         assert done + left_out == await client.newest_version(history)
         await until_stored(settings, client, "copy", done + 1)
-        # Its answers are counted, and told from those that cost something.
+        # The copies of runs are counted, and marked as copies, which cost nothing.
         [(of_a_copy, *original_tokens), (and_one, *tokens)] = query(
             settings,
             "SELECT is_copy, sum(input_tokens), sum(output_tokens) FROM facts_runs GROUP BY is_copy ORDER BY is_copy",
@@ -247,7 +247,7 @@ def test_copies_are_a_recording_with_the_same_messages_and_no_effect(settings):
         assert query(
             settings, "SELECT count(*) FROM frames WHERE context_id = 'copy' AND outcome <> 'applied'"
         ) == [(0,)]
-        # Said again it says nothing.
+        # Publishing the copies again changes nothing.
         assert await published(settings, client, Copies(history, "copy"), speed=0) == (done, left_out)
         marker = LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Behind it."}])
         [behind] = await client.publish("copy", marker, wait=True)
@@ -256,7 +256,7 @@ def test_copies_are_a_recording_with_the_same_messages_and_no_effect(settings):
         with pytest.raises(ForkRefusedError):
             await published(settings, client, Copies("copy", history))
         assert await client.newest_version(history) == done + left_out
-        # What rewritings name is the same message in the copy, at another position; also from within a mirror.
+        # A rewrite names the same message in the copy, at another position; also if the copies begin within a mirror.
         kept = ("kept-of-an-attempt", 1, 13)
         for name, first, last in (kept, ("rewritten", 1, 26), ("kept-elsewhere", 17, 22)):
             await client.publish(name, *lines_of(name), wait=True)
@@ -325,7 +325,7 @@ def test_copies_are_published_with_their_timing(settings):
             history,
         )
         watch = Noting()
-        # As if they had been logged when they were produced, which was long ago.
+        # Frames that were logged long ago, and have no time of production.
         query_spread(settings, history)
         await published(settings, client, Copies(history, "copy"), watch=watch, speed=4)
         assert watch.now == pytest.approx((len(times) - 1) * 2.0 / 4)
@@ -335,7 +335,7 @@ def test_copies_are_published_with_their_timing(settings):
 
 
 def query_spread(settings, context_id):
-    """Let frames of a conversation be two seconds apart."""
+    """Change the times of a conversation's frames: two seconds apart."""
     with psycopg.connect(settings.database_url.get_secret_value()) as connection:
         connection.execute("SET session_replication_role = replica")
         connection.execute(
@@ -347,7 +347,7 @@ def query_spread(settings, context_id):
 
 @pytest.mark.regression("fault 48")
 def test_copies_of_a_replay_whose_conversation_is_erased_meanwhile_begin_no_other(settings):
-    """Without the opening it would be no recording: models and functions would act on the rest of the copies."""
+    """Without the first copy it would be no recording, and models and functions would act on the remaining copies."""
     history = "barge-in"
 
     async def work(client):
@@ -371,7 +371,7 @@ def test_copies_of_a_replay_whose_conversation_is_erased_meanwhile_begin_no_othe
 
 @pytest.mark.regression("fault 51")
 def test_copies_for_another_installation_say_when_their_conversation_began(settings):
-    """There, too, none of them begins another conversation after an erasure that comes meanwhile."""
+    """So there, too, no copy begins another life after an erasure that comes meanwhile."""
 
     async def work(client):
         topic = TopicNames(settings.topic_prefix).dead_letters
@@ -455,7 +455,7 @@ def test_a_replay_into_a_conversation_that_somebody_made_live_again_is_refused(s
         with pytest.raises(ReplayRefusedError, match="not a recording"):
             await published(settings, client, copies, speed=0)
         assert await client.newest_version("copy") == before
-        # Nor into one that was erased, where such an id is not used again.
+        # Nor under the id of an erased conversation, where such ids are rejected.
         await client.publish("gone", *lines_of("barge-in"), wait=True)
         await client.erase("gone", why="asked")
         with pytest.raises(ReplayRefusedError, match=r"its first frame was rejected \(context_erased\)"):

@@ -59,8 +59,8 @@ def command(settings, command, monkeypatch, tmp_path):
 
 
 def recorded(settings, scenario):
-    """Have the conversation with real services, which stay, and then the scenario: with what the function worker has
-    been called with, which may not grow."""
+    """Have the conversation with real services, and run the scenario while they keep running. The function worker must
+    not be called again."""
     called = []
     registry = FunctionRegistry()
 
@@ -86,7 +86,7 @@ def recorded(settings, scenario):
         before = await settled(settings, talk)
         await scenario(talk)
         assert called == [{"city": "Oslo"}]
-        # Of any conversation: nobody was given work, and nothing is on its way.
+        # In no conversation was work requested.
         assert await settled(settings, talk) == before
 
     script = Script.model_validate_json(json.dumps({"replies": RECORDED}))
@@ -95,8 +95,8 @@ def recorded(settings, scenario):
 
 
 async def settled(settings, talk):
-    """How much work there ever was, and how many frames the conversation has, once all that is on the log is folded
-    and nothing is on its way."""
+    """Returns how much work was ever claimed and how many frames the conversation has, once everything on the log is
+    folded and nothing is in flight."""
     # A frame after all others of this partition would not suffice: experiments are in other partitions.
     await talk.until_claims_finished()
 
@@ -164,7 +164,7 @@ def test_the_same_answer_is_no_difference_and_another_one_is_shown(settings, com
                 """,
                 (again["context_id"],),
             ).fetchall()
-            # All come of the frame that is the fork.
+            # The chain of causes of each leads to the frame that is the fork.
             assert ends == [(1, None)] * 9
         shown = await command(SNOW, talk.context_id, *at, "--check", "--prices", "prices.json", code=1)
         assert "It [-rains-] in Oslo." in shown
@@ -226,7 +226,7 @@ def test_all_runs_are_asked_and_summed_up(settings, command, tmp_path):
         assert f"{talk.context_id} at version 2: text differs 2×" in shown
         assert "Full report: report.json" in shown
         assert not list(tmp_path.glob("*.part"))
-        # By time: this conversation among others, and no experiment.
+        # Selected by time: this conversation among others, and no experiment.
         lines = (
             await command(RECORDED, "--all-runs", "--since", "2020-01-01", "--json", "--jobs", "2")
         ).splitlines()
@@ -250,5 +250,5 @@ def test_all_runs_are_asked_and_summed_up(settings, command, tmp_path):
 def test_a_rerun_that_is_asked_for_wrongly_says_how(command, words, said):
     result = CliRunner().invoke(application(), ["rerun", *words])
     assert result.exit_code == 2
-    # In a frame, on lines of eighty characters.
+    # Rich prints the error in a box of eighty columns.
     assert said in " ".join(result.stderr.replace("│", " ").split())

@@ -98,7 +98,7 @@ def test_a_context_that_no_frame_holds_is_left_out_and_named(settings, rerun, co
     assert [run["context_id"] for run in report["runs"]] == [other]
     assert (report["summary"]["same"], report["summary"]["left_out"]) == (1, 1)
     assert rerun(SHORT, [large], "--check").exit_code == 1
-    # The one that is asked for by its name, and another copy of that moment.
+    # The same for a single rerun, and for a replay from that version.
     topic = TopicNames(settings.topic_prefix).frames
     for words in (["rerun", large], ["replay", large, "--from", "5", "--to", topic, "--as", f"{large}-copy"]):
         refused = command(settings, *words)

@@ -39,7 +39,7 @@ def test_processes_go_on_and_start_anew_over_a_migration_that_only_adds(road, sm
         road.publish(histories("after", NAMES))
         road.until_idle(started_later)
         assert started_later.stop() == 0
-    # What is compared with has no columns of another release.
+    # The added columns are dropped: the tables are compared with those of this release.
     migrate(road, BACK_AGAIN)
     road.check()
 

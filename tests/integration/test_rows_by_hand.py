@@ -1,4 +1,4 @@
-"""Rows with values that we do not write: one that somebody wrote by hand stops its conversation at most."""
+"""Rows with values that we do not write: a row that was changed by hand stops at most its conversation."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ BAD, GOOD = "bad", "good"
 
 
 def words(number, context_ids=(BAD, GOOD)):
-    """A log with so many frames of each of these conversations, which come in turn."""
+    """Returns the records of so many frames of each of these conversations, in turn."""
     log = Log()
     for index in range(number):
         for context_id in context_ids:

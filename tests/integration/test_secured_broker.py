@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """A broker with a listener for each way, and the files of its certificates."""
+    """A broker with a listener for each security protocol, and the files of its certificates."""
 
     folder: Path
     tls: str
@@ -109,7 +109,7 @@ def test_what_is_published_comes_into_the_tables(secured, database, way):
                     frame = LLMMessagesAppendFrame(messages=[message], run_llm=True)
                     await client.publish("ctx", frame, wait=True, within=ON_SERVERS)
                     stored = await client.context("ctx")
-                # Its effect went out by the same way: it ends cleanly only when that is done.
+                # Its effect was published over the same listener: only then does the projector end cleanly.
                 assert await asyncio.to_thread(running.stop) == 0
         return stored
 

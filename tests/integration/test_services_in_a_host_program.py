@@ -51,5 +51,5 @@ def test_services_and_client_leave_aiokafka_and_the_process_as_they_were(said):
     plain = said["plain"]
     assert plain == said["plain beside ours"]
     assert plain["read"] == ["0", "1", "2", "UnicodeDecodeError"]
-    # Each time, and in aiokafka's words.
+    # Each attempt is logged, with aiokafka's message.
     assert [line.split(":")[0] for line in plain["logged"]] == ['Unable connect to "127.0.0.1'] * 2

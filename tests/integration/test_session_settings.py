@@ -22,7 +22,7 @@ SHOWN = "SELECT current_setting('datestyle'), current_setting('transaction_isola
 
 
 async def stored(settings):
-    """The text of a message that was published, stored and read, of a conversation whose id is not Latin-1 either."""
+    """Publish, store and read a message, in a conversation whose id is not Latin-1 either. Returns its text."""
     await make_topics(settings)
     async with projecting(settings), Client(settings) as client, asyncio.timeout(ON_SERVERS):
         said = LLMMessagesAppendFrame(messages=[{"role": "user", "content": "日本"}])
@@ -37,7 +37,7 @@ async def shown(settings):
 
 @pytest.fixture
 def set_database(database):
-    """A database whose administrator chose another form of times, and another isolation."""
+    """A database whose administrator changed defaults such as the format of times and the isolation level."""
     with psycopg.connect(database, autocommit=True) as superuser:
         for name, value in SETTINGS.items():
             superuser.execute(

@@ -25,7 +25,8 @@ from frameledger_services.work import RUNS, Worker
 
 
 def impatient(monkeypatch):
-    """For a server that is silent from now on: before, one that a busy machine lets wait would be taken for silent."""
+    """Shorten the timeouts for a server that is silent from now on. Set earlier, they would take a slow server for a
+    silent one."""
     monkeypatch.setattr(connecting, "SILENT_SECONDS", 0.05)
     monkeypatch.setattr(connecting, "ASK_SECONDS", 0.5)
 
@@ -151,7 +152,7 @@ def test_a_reading_that_is_broken_off_does_not_wait_for_a_server_that_is_silent(
                 impatient.setattr(connections, "_within", 0.5)
                 with pytest.raises(DatabaseUnavailableError, match="did not answer within"):
                     await connections.read(_one)
-            # Not with the other idle connection, which is broken too.
+            # The other idle connection, which is broken too, is not used.
             assert await connections.read(_one) == 1
             await connections.close()
 
@@ -160,7 +161,7 @@ def test_a_reading_that_is_broken_off_does_not_wait_for_a_server_that_is_silent(
 
 @pytest.mark.regression("trial C3")
 def test_a_statement_that_a_living_server_works_on_may_take_as_long_as_it_likes(database, monkeypatch):
-    # Longer than the server takes to begin with a statement, beside whatever else this machine does.
+    # Longer than the server takes to begin a statement, also on a busy machine.
     monkeypatch.setattr(connecting, "SILENT_SECONDS", scaled(0.5))
     monkeypatch.setattr(connecting, "ASK_SECONDS", ON_SERVERS)
 
@@ -176,7 +177,7 @@ def test_a_statement_that_a_living_server_works_on_may_take_as_long_as_it_likes(
             waiting = tasks.create_task(waits.execute("SELECT pg_advisory_lock(1)"))
             before = way.accepted
             while way.accepted < before + 3:
-                # It checked three times.
+                # The wait goes on until the server was checked three times.
                 assert not waiting.done()
                 await connecting.ping(holds)
             await holds.execute("SELECT pg_advisory_unlock(1)")
@@ -316,7 +317,7 @@ def test_a_cursor_of_a_connection_that_is_lost_is_closed(database):
 
 @pytest.mark.regression("fault 96")
 def test_a_connection_that_is_cancelled_while_it_commits_is_closed(database):
-    """As that is which looks for a pooler, when another job of the command fails meanwhile."""
+    """Like the connection that checks for a pooler, if another task of the command fails meanwhile."""
     slow = """
         CREATE TABLE slow AS SELECT 1;
         CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(3600); RETURN NULL; END';

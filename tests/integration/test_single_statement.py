@@ -16,7 +16,7 @@ from frameledger_services.store.projections import Progress
 TOPIC = "llm.frames"
 NOW = datetime(2026, 3, 4, 4, 53, 20, 123456, tzinfo=UTC)
 TEXTS = ('{"a" : 1.0}', '[ "\\u0000", "\\\\x41" ]', '"\N{SNOWMAN}"')
-"""JSON that would not come out as it is if somebody read it in between."""
+"""JSON whose text would change if it were parsed and written again."""
 
 COLUMNS = ("context_id", "name", "valid_from", "value")
 
@@ -141,7 +141,7 @@ def test_what_each_row_changes_is_changed_whether_another_changes_more_or_less(d
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_text_with_nul_is_refused_by_the_database_and_nothing_is_done(database, count):
-    """Only what the database refuses parks a conversation; what the driver refuses would come again and again."""
+    """Only an error of the database parks a conversation; an error of the driver would recur forever."""
 
     async def write():
         async with Projector(database) as projector:
@@ -174,7 +174,7 @@ def test_who_loses_a_partition_while_it_waits_for_it_writes_nothing(database, co
 
 
 async def waits(connection, pid):
-    """Until a session waits for a lock."""
+    """Wait until this session waits for a lock."""
     async with asyncio.timeout(ON_SERVERS):
         while True:
             cursor = await connection.execute("SELECT FROM pg_locks WHERE pid = %s AND NOT granted", (pid,))

@@ -1,4 +1,4 @@
-"""What a message takes on disk, keys, heads and history included."""
+"""The size of a message on disk, including keys, heads and history."""
 
 import psycopg
 from psycopg import sql
@@ -18,7 +18,7 @@ KEYS = {"frames": "context_id, version", "messages": "context_id, era, position,
 
 
 def test_everything_takes_little_more_than_bare_frames_and_messages(database):
-    """Less than three tenths more for what is folded and shown, and five hundredths for what is asked (above)."""
+    """Folded and shown data takes less than 30% more, and the indexes above another 5%."""
     with psycopg.connect(database) as connection:
         rows.write(connection, DAY.stem, DAY.read_bytes().splitlines())
         for table in KEPT:

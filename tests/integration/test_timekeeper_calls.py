@@ -31,7 +31,7 @@ def run(asked: int) -> str:
 
 
 def calls(*names, **fields):
-    """The first frame asks; the run calls these. Four frames."""
+    """Returns four frames: the first requests a run, which calls these."""
     return [ask(), *committed(*names, run=run(1), **fields)]
 
 
@@ -45,7 +45,7 @@ def test_a_call_that_never_started_is_cancelled_at_its_deadline_and_the_model_go
         assert await desk.settle(limits(call=FAR)) == []
         assert await desk.settle(OVERDUE) == [("call_overdue", "applied")]
         assert await desk.call(CTX, "a") == ("cancelled", None)
-        # Nothing was written of it: its own run said nothing, and no other result waits.
+        # The call had not started, so its cancel requests no run, and no other result waits.
         assert await desk.open_run(CTX) is None
         await desk.say(CTX, begin("a", attempt=1))
         assert await desk.value("SELECT reason FROM frames ORDER BY version DESC LIMIT 1") == "call_forgotten"
@@ -131,7 +131,7 @@ def test_a_call_in_the_queue_is_due_too_and_the_next_one_is_dispatched(database)
 
 
 async def happened(desk, column, call, when):
-    """The log's times are long past; this one of a call was then."""
+    """Set a time of a call. The times of the log are long past."""
     await desk.execute(f"UPDATE tool_calls SET {column} = {when} WHERE tool_call_id = %s", call)
 
 
@@ -143,7 +143,7 @@ MINUTES = limits(call=50 * MINUTE)
 def test_the_deadline_of_a_call_is_counted_from_its_dispatch_and_not_from_its_announcement(database):
     async def test(desk):
         await desk.say(CTX, calls("a", "b", run_in_parallel=False), begin("a", attempt=1, timeout_secs=FAR))
-        # The first has its own limit, and the other follows it in the queue.
+        # The first call has a deadline of its own, and the other waits in the queue behind it.
         assert await desk.look(MINUTES) == []
         await desk.say(CTX, result("a", "done", attempt=1))
         assert await desk.call(CTX, "b") == ("dispatched", None)
@@ -162,7 +162,7 @@ def test_a_call_of_ones_own_model_is_due_by_its_start_and_in_its_queue_by_the_on
         await desk.say(CTX, announce("a", "b", "c", run_in_parallel=False), begin("a"))
         await happened(desk, "started_at", "a", NOW)
         assert await desk.look(MINUTES) == []
-        # Its program is gone.
+        # Its program is gone, so the call becomes overdue.
         await happened(desk, "started_at", "a", LONG_AGO)
         assert await desk.settle(MINUTES) == [("call_overdue", "applied")]
         assert (await desk.call(CTX, "a"))[0] == "ambiguous"
@@ -296,7 +296,7 @@ def test_calls_in_the_queue_of_a_dead_worker_are_cancelled_with_the_one_that_it_
     async def test(desk):
         await desk.lives("worker")
         await desk.say(CTX, announce("a", "b", "c", run_in_parallel=False), begin("a", worker="worker"))
-        # Nobody has begun anything of these: the tables do not say whose they are.
+        # None of these calls has started, so the tables do not say which worker has them.
         await desk.say(CTX, announce("d", run_in_parallel=False))
         on = limits(lost_call=MINUTE / 2)
         await desk.an_hour_passes(CTX)
@@ -349,7 +349,7 @@ def test_a_call_that_waits_for_a_person_has_no_deadline_but_its_own(database):
         assert await desk.look(limits(waiting_calls=True, call_grace=FAR)) == []
         assert await desk.settle(limits(waiting_calls=True)) == [("waiting_overdue", "applied")]
         assert await desk.call(CTX, "past") == ("cancelled", None)
-        # It asks for a run when those that it was called with have settled.
+        # It requests a run once the other calls of its group have settled.
         assert await desk.open_run(CTX) is None
         await desk.say(CTX, [result(call, None) for call in ("future", "never", "unread")])
         assert await desk.open_run(CTX) == 12
@@ -380,7 +380,7 @@ def test_a_call_whose_client_does_not_come_back_is_cancelled_and_asks_for_no_run
         assert await desk.settle(LEFT) == []
         assert await desk.call(CTX, "paint") == ("cancelled", None)
         assert await desk.open_run(CTX) is None
-        # A timekeeper that saw the same publishes the same frame, which counts once.
+        # Another timekeeper that finds the same publishes the same frame, which counts once.
         desk.publish([one])
         await desk.project()
         assert await desk.value("SELECT version FROM contexts WHERE context_id = %s", CTX) == version + 1

@@ -34,7 +34,7 @@ def test_a_frame_that_is_too_large_is_left_out_and_the_others_are_published(log)
             for size in LARGER_THAN_ANY_FRAME, LARGER_THAN_A_PRODUCER_TAKES:
                 before = sum((await timekeepers.ends(range(4))).values())
                 await timekeepers.publish([stop("a"), start(size), stop("b"), stop("c")])
-                # Three, and those of them that were sent with the large one come twice.
+                # Three frames; those that were sent together with the large one are on the log twice.
                 assert 3 <= sum((await timekeepers.ends(range(4))).values()) - before <= 6
 
     asyncio.run(scenario())
@@ -42,7 +42,7 @@ def test_a_frame_that_is_too_large_is_left_out_and_the_others_are_published(log)
 
 @pytest.mark.regression("fault 122")
 def test_a_partition_is_hidden_while_nobody_can_read_what_is_behind_an_open_transaction(log):
-    """What the timekeeper publishes comes after it too, and would be published again at each look."""
+    """The timekeeper's own frames are behind it too, and would be published again at each sweep."""
 
     async def scenario():
         topic, at_home = TopicNames(log.topic_prefix).frames, {"key": b"ctx", "partition": 1}
@@ -66,7 +66,7 @@ def test_a_partition_is_hidden_while_nobody_can_read_what_is_behind_an_open_tran
                     await look()
                     await look()
                     await theirs.commit_transaction()
-                    # The marker is written a little later.
+                    # The commit marker is written a moment later.
                     end = seen[-1][0]
                     while (await timekeepers.ends(range(4)))[1] < end + 2:
                         await look_again()
@@ -75,7 +75,7 @@ def test_a_partition_is_hidden_while_nobody_can_read_what_is_behind_an_open_tran
             await theirs.stop()
         return seen
 
-    # With the second transaction the end is where it was at the look before.
+    # In both transactions the readable end is where it was at the check before.
     assert asyncio.run(scenario()) == [
         (0, set()),
         (0, set()),
@@ -111,7 +111,7 @@ def test_a_partition_in_which_transactions_follow_each_other_is_not_hidden(log):
                 while (await timekeepers.ends(range(4)))[1] == 0:
                     assert timekeepers.hidden == {1}
                     await look_again()
-                # It is at the second one now.
+                # The readable end has moved on to the second transaction.
                 moved = timekeepers.hidden
                 await timekeepers.ends(range(4))
                 return moved, timekeepers.hidden

@@ -16,10 +16,10 @@ from frameledger_services.timekeeper.sweep import Sweeper, sweep
 
 ALL = range(64)
 OPEN = 20
-"""So many contexts have one of each thing that is open."""
+"""Number of contexts that have one of each kind of open work."""
 
-# Everything that is over: of 2,000 contexts 40 frames each, and a run and a call with their claims for every eight of
-# them. Then, in a few contexts, what is open.
+# Work that is over: 2,000 contexts with 40 frames each, and for every eight frames a run and a call with their claims.
+# Then open work in a few contexts.
 FILL = f"""
 INSERT INTO contexts (context_id, version, state_version, started_at, last_at, fold_version, chain, state)
 SELECT 'context-' || n, 40, 40, now(), now(), 1, sha256('x'), '{{}}' FROM generate_series(1, 2000) AS n;
@@ -78,7 +78,7 @@ RULES = {
     "finish_settled": lambda connection, _: timekeeper_claims.finish_settled(connection, "w"),
 }
 MOST_ROWS = 30 * OPEN
-"""For each that is open: its context, a frame or the few that are looked through, its run, its claim, its worker."""
+"""For each piece of open work: its context, a few frames, its run, its claim and its worker."""
 
 
 @pytest.fixture(scope="module")
@@ -100,13 +100,13 @@ def test_a_rule_reads_what_is_open_and_nothing_that_is_over(filled, rule, limit)
 
 def test_what_there_is_to_do_is_counted_by_what_is_open(filled):
     scanned, fetched = asyncio.run(read_by(filled, work_to_do.count))
-    # Of the outbox the first rows are wanted, whichever these are.
+    # The outbox may be scanned: any first rows of it are enough.
     assert scanned <= {"outbox"}
     assert fetched <= MOST_ROWS
 
 
 QUEUE = 400
-"""So many calls of one announcement are unsettled."""
+"""Number of unsettled calls of one announcement."""
 
 QUEUED = f"""
 INSERT INTO tool_calls (context_id, requested_version, ordinal, requested_at, tool_call_id, function_name, status,
@@ -161,7 +161,8 @@ def test_a_worker_that_looks_for_unclaimed_calls_finds_the_claim_of_each(filled)
 
 
 async def read_by(address, statements, filling=""):
-    """Which tables these scan from end to end, and how many rows they fetch by index, in a timekeeper's session."""
+    """Returns the tables that these statements scan, and how many rows they fetch by index, in a timekeeper's
+    session."""
     async with (
         await psycopg.AsyncConnection.connect(address) as connection,
         connection.transaction(force_rollback=True),
@@ -196,7 +197,7 @@ OF_EACH = ("run_silent", "user_stop", "bot_stop", "call_left")
 
 
 async def counted(connection):
-    """Scans from end to end and rows fetched by index, by table, in this transaction."""
+    """Returns sequential scans and rows fetched by index, by table, in this transaction."""
     cursor = await connection.execute(
         "SELECT relname::text, seq_scan, coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables"
     )

@@ -17,7 +17,7 @@ NOT_AVAILABLE = MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE.format(function_name="a")
 
 
 def calls(*names, of=CTX, **fields):
-    """The first frame of a context asks; the run calls these. Four frames."""
+    """Returns four frames of a context: the first requests a run, which calls these."""
     return [ask(), *committed(*names, run=run_id(of), **fields)]
 
 

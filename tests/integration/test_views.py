@@ -184,7 +184,7 @@ def test_a_person_can_read_it_in_a_wide_window(folded, view):
     table = [[drawn(cell) for cell in row] for row in cursor]
     assert table
     widths = [max(map(len, cells)) for cells in zip(names, *table, strict=True)]
-    # As psql draws it: a blank on both sides of a cell, a line between two.
+    # In psql's format a cell has a space on both sides, and a line separates two cells.
     assert sum(widths) + 3 * len(widths) - 1 <= COLUMNS
     assert not any("\n" in cell for row in table for cell in row)
 
