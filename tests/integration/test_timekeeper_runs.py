@@ -128,7 +128,7 @@ def test_only_a_frame_of_the_run_that_counts_ends_its_silence(database):
         silent = limits(run_silent=MINUTE)
         await desk.say(CTX, QUESTION, start(run(), 2), tokens("It", run=run(), attempt=2))
         await desk.an_hour_passes(CTX)
-        # The user goes on, and a worker that was superseded still speaks.
+        # Neither the user nor a superseded attempt counts as a sign of the run.
         await desk.say(CTX, speak(), interim(), tokens("Its", run=run(), attempt=1))
         found = await desk.look(silent)
         assert [one.rule for one in found] == ["run_silent"]
@@ -150,7 +150,7 @@ def test_a_run_that_goes_on_with_the_next_attempt_is_not_ended_for_the_silence_o
         desk.publish(found)
         await desk.project()
         assert await desk.became(found[0]) == "attempt_superseded"
-        # A later need has another id.
+        # The settlement that is due later has another id, so it is no duplicate.
         assert await desk.settle(limits(run_silent=PAST)) == [("run_silent", "applied")]
 
     at_desk(database, test)
@@ -237,7 +237,7 @@ def test_a_partition_that_is_not_projected_to_its_end_is_not_judged(database):
 
 
 class Broker:
-    """A log that is away when its ends are first asked for, if `away`, and then answers three times."""
+    """A log that fails the first request for its ends if `away`. At the third answer it stops the timekeeper."""
 
     topic = "llm.frames"
     hidden: frozenset[int] = frozenset()
@@ -263,12 +263,13 @@ KEEPER = claims.Registration("keeper", "timekeeper", "timekeeper", "host", 1, 60
 
 
 async def kept(desk, settings, broker_of):
-    """Run the timekeeper over the log that `broker_of` makes of the event that stops it. Returns that log."""
+    """Run the timekeeper until the log stops it. `broker_of` makes the log, given the event to set for that. Returns
+    the log."""
     stopping = asyncio.Event()
     broker = broker_of(stopping)
     metrics = TimekeeperMetrics(NO_METRICS)
     keeper = Timekeeper(settings, desk.connection, broker, KEEPER, failpoints.none, metrics)
-    # It began an hour ago: what was before that counts as an outage.
+    # The timekeeper saw the log an hour ago first: the time before counts as an outage.
     keeper._partitions.note_ends({}, asyncio.get_running_loop().time() - 3_600)
     await keeper.run(stopping)
     return broker
@@ -292,7 +293,7 @@ def test_an_outage_of_the_broker_is_no_silence_of_the_runs_that_could_not_publis
 
 
 class Halves(Broker):
-    """A log of whose partitions one has no leader, at the first look or at all of them."""
+    """A log in which one partition has no leader, at the first look or at each."""
 
     def __init__(self, ends, stopping, *, lost, comes_back):
         super().__init__(ends, stopping, away=False)
@@ -312,7 +313,7 @@ class Halves(Broker):
 def test_a_partition_without_a_leader_is_no_outage_for_the_others(
     database, comes_back, loses_its_own, settled
 ):
-    """What could not be published there has the same time as after an outage."""
+    """The runs of that partition get the time that all runs get after an outage."""
     settings = Settings(timekeeper_every_secs=0.001, timekeeper_run_silent_secs=MINUTE)
 
     async def test(desk):
@@ -332,7 +333,7 @@ def test_a_partition_without_a_leader_is_no_outage_for_the_others(
 def test_what_is_requested_when_its_partition_has_caught_up_has_its_whole_time_to_be_taken(
     database, monkeypatch
 ):
-    """It was stored long before, while its effects were held, and nobody was to take it."""
+    """The run and the call were stored long before, but their effects were held, so no worker could take them."""
     monkeypatch.setattr(held_effects, "MAX_AGE", timedelta(days=100_000))
     settings = Settings(timekeeper_every_secs=0.001, timekeeper_run_silent_secs=0, timekeeper_call_secs=0)
     called = "calls"
@@ -376,7 +377,7 @@ def test_what_is_requested_when_its_partition_has_caught_up_has_its_whole_time_t
         assert broker.requested
         assert broker.published == []
         assert await desk.value("SELECT count(*) FROM claims") == 0
-        # By the tables alone both are overdue.
+        # Judged by the tables alone, both are overdue.
         found = await desk.look(limits(run_unclaimed=MINUTE, call_unserved=MINUTE), who="another")
         assert [one.rule for one in found] == ["run_unclaimed", "call_start"]
 

@@ -1,4 +1,4 @@
-"""The timekeeper's process on the real road: it acts once, whoever else does, and whatever is away for a while."""
+"""The timekeeper's process on the real servers settles each thing once, beside other timekeepers and after outages."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ AT_REST = """
 
 @pytest.fixture
 def settings(road):
-    """Everything is overdue at once, but for the deadlines of calls."""
+    """Settings by which everything is overdue at once, except for the deadlines of calls."""
     return road.settings.model_copy(
         update={
             "timekeeper_every_secs": 0.05,
@@ -58,7 +58,7 @@ def run_of(context_id, asked=1):
 
 
 def conversations(count):
-    """Some that wait for each of the things that do not come."""
+    """The records of `count` conversations for each thing that may fail to come."""
     found = []
     for number in range(count):
         names = [f"{kind}-{number}" for kind in ("unclaimed", "silent", "unserved", "speaking", "waiting")]
@@ -72,7 +72,7 @@ def conversations(count):
 
 
 def mark_dead(road):
-    """As if nothing had been heard of any worker for an hour."""
+    """Move the heartbeat of every worker an hour back."""
     with psycopg.connect(road.address, autocommit=True) as connection:
         connection.execute("UPDATE workers SET heartbeat_at = heartbeat_at - interval '1 hour'")
 
@@ -106,7 +106,7 @@ def test_two_timekeepers_bring_everything_to_rest_and_each_thing_is_settled_once
         road.check(projecting)
     assert ask_for(road, "SELECT count(*) FROM rejected_frames") == 0
     assert ask_for(road, "SELECT count(*) FROM workers WHERE stopped_at IS NULL") == 0
-    # The words of each turn were answered by one run, which failed; and so did what the results asked for.
+    # Every run has ended in one of these ways: none is open, and none was dropped.
     assert (
         ask_for(road, "SELECT count(*) FROM runs WHERE status NOT IN ('failed', 'interrupted', 'ended')") == 0
     )
@@ -127,7 +127,7 @@ def test_whoever_is_killed_leaves_what_the_next_one_finishes(road, settings, poi
     with projector(road.settings) as projecting:
         road.publish(conversations(1))
         road.until_idle(projecting)
-        # Each dies at its first look that may publish: after a claim, after a start, after a result ...
+        # Each dies at the first look at which it may publish: after a claim, after a start, after a result ...
         for _ in range(4):
             with judging(road, settings, dies_at=point) as dying:
                 assert dying.ended() == -signal.SIGKILL
@@ -162,13 +162,13 @@ def test_runs_have_time_to_be_taken_over_when_it_begins(road, settings):
         road.publish(records("speaking", speak()))
         road.until_idle(projecting)
         with psycopg.connect(road.address) as connection:
-            # The archive does not allow that.
+            # A trigger forbids changes of frames.
             connection.execute("ALTER TABLE frames DISABLE TRIGGER keep_frames")
             connection.execute("UPDATE frames SET recorded_at = recorded_at - interval '2 hours'")
             connection.execute("ALTER TABLE frames ENABLE TRIGGER keep_frames")
             connection.execute("UPDATE runs SET opened_at = opened_at - interval '2 hours'")
         with timekeeper(an_hour) as keeping:
-            # A limit that it waits for in any case is over, so it has judged.
+            # This limit does not depend on how long the timekeeper has run. Once it is over, there was a look.
             road.until("SELECT turn_opened_version IS NULL FROM contexts WHERE context_id = 'speaking'")
             assert ask_for(road, "SELECT status FROM runs WHERE context_id = 'ctx'") == "open"
             assert keeping.stop() == 0
@@ -183,7 +183,7 @@ def test_during_an_outage_of_the_broker_it_sends_heartbeats_and_then_continues(r
         road.publish(records("ctx", speak()))
         road.until("SELECT count(*) > 0 FROM frames WHERE type = 'UserStoppedSpeakingFrame'")
         to_kafka.cut()
-        # More than the broker has for an answer: the look failed, and it is still heard of.
+        # Longer than the timeout of a request to the broker: the look failed, and the heartbeats went on.
         road.until("SELECT max(heartbeat_at) > min(started_at) + interval '6 s' FROM workers")
         to_kafka.mend()
         road.publish(records("later", speak()))
@@ -206,7 +206,7 @@ def test_it_stops_at_once_where_no_broker_answers(road, settings):
 
 
 def test_it_says_that_it_waits_for_the_database_and_stops_meanwhile(road, settings, caplog):
-    """In this process, where its log can be heard: as soon as it says so, it is asked to stop."""
+    """It runs in this process, so that its log can be read: the message is the signal to stop it."""
 
     async def run():
         stopping = asyncio.Event()

@@ -35,7 +35,7 @@ def test_a_user_who_was_not_heard_for_long_has_stopped_and_is_answered(database)
         assert await desk.settle(SILENT) == [("user_stop", "applied")]
         assert await desk.open_run(CTX) == 3
         assert await desk.texts(CTX) == ["Hello?"]
-        # His own stop comes after all.
+        # The user's own stop comes late.
         await desk.say(CTX, stop())
         assert await desk.value("SELECT reason FROM frames WHERE version = 4") == "no_open_turn"
 
@@ -64,7 +64,7 @@ def test_a_turn_whose_final_words_never_come_is_closed_with_the_words_there_are(
         assert await desk.settle(FINAL) == [("final_words", "applied")]
         assert await desk.texts(CTX) == ["Hello"]
         assert await desk.open_run(CTX) == 5
-        # What comes after all is a turn of its own.
+        # Words that come late are a turn of their own.
         await desk.say(CTX, hear("there"))
         assert await desk.texts(CTX) == ["Hello", "there"]
 
@@ -87,7 +87,7 @@ def test_final_words_that_come_in_time_close_the_turn_and_the_timekeepers_stop_i
 
 def test_a_turn_in_which_no_word_was_heard_ends_too_and_its_deferred_run_opens(database):
     async def test(desk):
-        # An interruption inside the turn drops a run of which nothing was heard: it is owed to the turn's end.
+        # An interruption inside the turn drops a run of which nothing was heard. Its successor opens at the turn's end.
         await desk.say(CTX, ask(), speak(), interim(), interrupt(), stop())
         assert await desk.open_run(CTX) is None
         assert await desk.settle(FINAL) == [("final_words", "applied")]
@@ -134,7 +134,7 @@ def test_a_bot_that_is_heard_speaks_on(database):
         assert await desk.look(silent) == []
         await desk.an_hour_passes(CTX)
         found = await desk.look(silent)
-        # The stop names the speech: not one that has begun since.
+        # The stop names the speech, so it does not end one that has begun since.
         await desk.say(CTX, end(run), bot_stops(), bot_speaks())
         desk.publish(found)
         await desk.project()

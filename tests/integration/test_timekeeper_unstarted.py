@@ -35,7 +35,7 @@ def cancelling(function, *, builtin):
 
 
 async def claim_of(desk, call="a"):
-    """Who has the call, as which attempt, and how the claim ended."""
+    """The worker that has claimed the call, its attempt, and how the claim ended."""
     return await desk.row("SELECT worker_id, attempt, finish FROM claims WHERE tool_call_id = %s", call)
 
 
@@ -193,7 +193,7 @@ def test_a_call_that_a_worker_had_started_when_we_claimed_it_is_settled_as_by_a_
         found = await desk.look(NOBODY)
         await desk.say(CTX, begin("a", attempt=1, worker="zombie", safe_to_retry=safe))
         assert await claim_of(desk) == ("keeper", 2, None)
-        # A safe one goes on as our attempt, which has the same end for the model.
+        # A call that is safe to retry goes on as our attempt. The model sees the same result.
         assert await desk.settle(NOBODY) == [("call_taken_over", "applied")]
         assert (await desk.call(CTX, "a"))[0] == ended
         desk.publish(found)

@@ -95,7 +95,7 @@ def test_what_a_frame_did_is_what_the_fold_says(filled, path):
 @pytest.mark.regression("fault 248")
 @pytest.mark.parametrize("moved", ["interrupted", "dropped"])
 def test_runs_that_one_frame_closes_stand_in_the_order_of_their_requests(filled, moved):
-    """Their ids are random, and their rows lie anywhere."""
+    """Neither the order of their ids nor that of their rows tells it."""
     with psycopg.connect(filled) as connection, connection.transaction(force_rollback=True):
         connection.execute(
             "UPDATE runs SET status = status WHERE context_id = 'coalesced-inputs' AND status = %s", (moved,)
@@ -109,22 +109,22 @@ def test_runs_that_one_frame_closes_stand_in_the_order_of_their_requests(filled,
 
 
 def words(did, counted):
-    """The parts of `did`, without the names of functions. What no change says is left out: runs that were dropped, and
-    answers that name no run and are counted as one."""
+    """The parts of `did`, without the names of functions. Those for which there is no change are left out: runs that
+    were dropped, and answers that name no run and are counted as one."""
     said = re.sub(r"call (\S+) \([^)]*\)", r"call \1", did or "")
     parts = {part for part in said.split(", ") if part and not part.endswith(" dropped")}
     return {part for part in parts if not is_of(part, counted)}
 
 
 def is_of(part, runs):
-    """Whether it says something of one of these runs, by their short ids."""
+    """Tell whether the part is about one of these runs, given by their short ids."""
     return part.startswith("run ") and part.split()[1] in runs
 
 
 def deeds(made):
-    """What `timeline_of` should say of these changes, in any order."""
+    """The parts that `timeline_of` should have for these changes, in any order."""
     appended = [one for one in made if isinstance(one, changes.MessageAppended)]
-    # What a frame appended and rewrote itself, or took back, was never in the context.
+    # Messages that one frame appends and rewrites or takes back were never in the context in their first form.
     brought = {one.position for one in appended}
     over = {one.position for one in made if isinstance(one, changes.MessageEnded)}
     kept = [one for one in appended if one.position not in over]

@@ -1,4 +1,4 @@
-"""`frameledger top`: what it says of an installation is what the tables have, and what happened between two looks."""
+"""`frameledger top` shows what the tables have, and what changed between two looks."""
 
 import asyncio
 import json
@@ -26,8 +26,8 @@ OPEN_CALLS = ("announced", "dispatched", "running")
 
 @pytest.fixture(scope="module")
 def address(database_server, migrated_template):
-    """All histories, some of them in their middle: one as if it had been yesterday, and the others as if they were to
-    come, so that what the last minute has is the same however long the tests take."""
+    """A database with all histories, some of them cut in the middle. One is moved to yesterday and the others to
+    tomorrow, so that the last minute has the same content however long the tests take."""
     log = Log()
     for path in HISTORIES:
         for line in path.read_bytes().splitlines()[: SO_FAR.get(path.stem)]:
@@ -129,7 +129,7 @@ def test_rates_are_of_the_time_between_two_looks(address):
     later = replace(before.road, stored=before.road.stored + 100)
     now = replace(before, clock=before.clock + 4, road=later)
     assert sample(before, now, None).records_per_second == 25
-    # The topic was made again, and has fewer.
+    # A topic that was made again has fewer records.
     assert sample(now, before, None).records_per_second == 0
 
 

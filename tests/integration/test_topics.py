@@ -34,7 +34,7 @@ from frameledger_services.work.effect_decoding import decode_effect
 
 
 def ask(settings, question):
-    """What `question` gets from a connected broker."""
+    """The answer of a connected broker to `question`."""
 
     async def connected():
         async with broker.connect(settings) as connection:
@@ -148,7 +148,8 @@ def test_a_topic_with_more_partitions_than_before_is_refused(log, database):
 
 @pytest.mark.regression("fault 45")
 def test_what_is_published_first_after_partitions_were_added_lies_where_their_publisher_reads_it(log):
-    """A projector forwards by the number of partitions by which it judges; else it would forward its own copies."""
+    """A projector forwards with the number of partitions by which it finds what to forward. Otherwise it would forward
+    its own copies."""
     frames = describe(log)[topic_specs(log)[0].name]
     asyncio.run(grow(log, frames.name, 2 * frames.partitions))
     keys = [f"ctx-{number}".encode() for number in range(20)]
@@ -169,7 +170,7 @@ async def grow(settings, name, partitions):
         await admin.create_partitions({name: NewPartitions(partitions)})
     finally:
         await admin.close()
-    # The controller has done it; the broker that is asked hears of it in a moment.
+    # The controller has added them; the broker that answers here learns of it a moment later.
     async with asyncio.timeout(ON_SERVERS), broker.connect(settings) as brokers:
         while (await brokers.describe([name]))[name].partitions != partitions:
             await look_again()
@@ -268,7 +269,7 @@ def test_of_projectors_of_two_prefixes_that_take_over_at_the_same_time_one_is_re
                 await projections.assign(one, "a.llm.frames", 0, "projector of a")
             with pytest.raises(TopicChangedError, match=r"connected projector .* topic a\.llm\.frames"):
                 await waiting
-            # More partitions, and other projectors of the same prefix, are as welcome as before.
+            # Further projectors of the same prefix can still own partitions.
             assert [(await own(each, "a.llm.frames")).epoch for each in (one, other)] == [2, 3]
 
     async def waits(connection):

@@ -61,7 +61,7 @@ def program(collector, monkeypatch):
 
 @pytest.fixture
 def environment(kafka, database_server, migrated_template, tmp_path, collector):
-    """That of services with a road of their own, which send their spans to the collector; and its settings."""
+    """The environment of services that have their own road and send their spans to the collector, and its settings."""
     bootstrap_servers = kafka.bootstrap_servers
     (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
     with databases.made(database_server, template=migrated_template) as (_, address):
@@ -91,8 +91,8 @@ def until(true):
 
 
 def until_effects_are_requested(settings):
-    """Wait until a projector has taken over every partition. What it finds is asked for from the tables, which know no
-    span."""
+    """Wait until a projector has released the held effects of every partition. It requests those from the tables, which
+    have no spans."""
     with psycopg.connect(settings.database_url.get_secret_value(), autocommit=True) as connection:
         held = "SELECT count(*) FROM projections WHERE effects_held_until IS NULL"
         until(lambda: connection.execute(held).fetchone() == (PARTITIONS,))
@@ -327,5 +327,5 @@ def test_a_collector_that_is_away_costs_spans_and_nothing_else(environment, tmp_
         told = [line["event"] for line in lines if line["logger"] == "frameledger.telemetry"]
         assert told.count("telemetry.not_exported") <= 1
         assert told[-1] == "telemetry.spans_lost"
-        # Nothing of the library itself; Kafka's client may say that the machine is busy.
+        # The telemetry library logs nothing itself. Kafka's client may log that the machine is busy.
         assert not [line for line in lines if not line["logger"].startswith(("frameledger.", "aiokafka"))]

@@ -28,8 +28,8 @@ PLACE = {"partition": -1, "generation": 0}
 
 
 def rows_without_places(address):
-    """Every row of the folded tables, but for what an import does not take along: places on the log, and how often a
-    frame was repeated there."""
+    """Every row of the folded tables, without the columns that an import does not take along: places on the log, and
+    how often a frame was repeated there."""
     with psycopg.connect(address) as connection:
         tables = {table: [json.loads(row) for row in rows_of(connection, table)] for table in TABLES}
     for row in tables["frames"]:
@@ -61,7 +61,7 @@ def heads(address):
 
 
 def differences(address):
-    """What verifying finds in any conversation."""
+    """The differences that verifying finds, by conversation."""
 
     async def run():
         async with await AsyncConnection.connect(address, autocommit=True) as connection:
@@ -211,7 +211,7 @@ def test_a_frame_without_an_id_gets_one_that_no_place_of_this_log_has(database, 
     ids, causes = zip(*rows, strict=True)
     assert str(ids[0]) != unnamed
     assert causes == (None, ids[0], ids[1], frame_uuid("nobody"), None)
-    # Another record at that very place is another frame.
+    # Another record with the same partition and offset is another frame.
     again = Log()
     again.add("ctx", b'{"type":"TranscriptionFrame","text":"other"}')
     project(other, again.records)
@@ -277,7 +277,7 @@ def test_a_process_that_is_killed_leaves_whole_conversations_and_the_next_goes_o
 
 
 def refuse_an_import_into(other, content, point, meanwhile, why):
-    """Import what a projector stores something against at this point; the import is refused."""
+    """Import `content` while a projector stores `meanwhile` at this point. The import is refused."""
     log = Log()
     log.add(*meanwhile)
 

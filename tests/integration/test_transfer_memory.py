@@ -16,14 +16,14 @@ from frameledger.frames import LLMMessagesAppendFrame, encode_frame
 WORDS = "x" * 32_000
 FRAMES_AT_ONCE = 250
 SHORT, LONG = 300, 1_000
-"""Frames. The shorter conversation fills two pages already, and so reaches the peak that all longer ones have."""
+"""Frames. The shorter conversation already fills two pages, and so reaches the peak of all longer ones."""
 
 GROWTH = 10 << 20
 """Bytes. The longer conversation has 22 MB more of payload alone, and several times as much as objects."""
 
 
 def projected(address, frames, contexts):
-    """Store so many frames, a part of each conversation at a time."""
+    """Store `frames` frames of `contexts` conversations in turn, some hundred at a time."""
 
     async def run():
         async with Projecting(address) as projecting:
@@ -52,7 +52,7 @@ def peak():
 atexit.register(peak)
 application()()
 """
-"""Its peak is read in the process itself: what a parent is told (`ru_maxrss`) begins with the parent's own."""
+"""The process reads its peak itself: the `ru_maxrss` that a parent gets of a child begins with the parent's own."""
 
 
 def memory_of(address, folder, *words):

@@ -59,7 +59,7 @@ HI = LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Hi"}])
 
 @pytest.fixture
 def poison(monkeypatch):
-    """The fold of the projector fails at these versions, by context. Of `unpark` it does not."""
+    """The versions, by context, at which the projector's fold fails. That of `unpark` does not."""
     poisoned: dict[str, int] = {}
     monkeypatch.setattr(batch_fold, "evolve", failing_at(poisoned))
     return poisoned
@@ -130,7 +130,7 @@ def test_what_was_parked_reads_as_if_it_had_never_been(
 
 
 def test_what_cannot_be_folded_again_after_a_restart_is_parked_and_reads_as_it_did(database, monkeypatch):
-    """A release whose fold fails at a frame that another one folded, and that the stored state does not know yet."""
+    """Another release folded a frame that the stored state does not include yet, and this one's fold fails at it."""
     records = talk(HI, HI, LLMRunFrame(), HI, HI)
     project(database, records[:4])
     with psycopg.connect(database, autocommit=True) as connection:
@@ -155,7 +155,8 @@ def test_what_cannot_be_folded_again_after_a_restart_is_parked_and_reads_as_it_d
 
 @pytest.mark.regression("fault 17a")
 def test_what_another_release_folded_otherwise_is_parked_where_the_rows_end(database, monkeypatch):
-    """Its rows are stored, and a state of this release would not be theirs: positions used twice, work without rows."""
+    """The stored rows are the other release's. A state that this one folds would not match them: positions would be
+    used twice, and work would have no rows."""
     records = talk(HI, HI, LLMRunFrame(), HI, HI)
     project(database, records[:4])
 
@@ -178,7 +179,7 @@ def test_a_frame_that_an_older_release_did_not_know_stays_what_it_was(database):
     records = talk(HI, HI, HI)
     project(database, records[:2])
     with psycopg.connect(database, autocommit=True) as connection:
-        # As a release would have left it that does not know what the second frame is.
+        # As an older release leaves it, which does not know the type of the second frame.
         connection.execute("SET session_replication_role = replica")
         connection.execute("UPDATE frames SET outcome = 'unknown' WHERE version = 2")
         project(database, records[2:])
@@ -344,7 +345,7 @@ def test_what_could_not_be_published_waits_in_the_outbox(database, poison):
 
 
 def published(row, records, offset):
-    """What was sent, as the next record of the conversation's partition."""
+    """The row that was sent, as the next record of the conversation's partition."""
     return Record(
         row.to_topic, records[0].partition, offset, row.key, row.value, row.headers, 1_780_000_000_000
     )
@@ -366,7 +367,7 @@ def test_frames_that_are_restored_from_the_log_are_parked_as_they_were(
     assert [outcome for _, outcome, _ in stored] == ["applied"] * 2 + ["parked"] * 3
     changed(database, f"DELETE FROM frames WHERE version = ANY (ARRAY{list(missing)})")
 
-    # The log is read as it lies here.
+    # These read the log above in place of Kafka.
     async def partition_records(_settings, _topic, partition, first, end):
         for record in log.records:
             if record.partition == partition and first <= record.offset < end:

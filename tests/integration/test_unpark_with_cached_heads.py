@@ -20,7 +20,8 @@ KEY = b"ctx"
 HOME = partition_for(KEY, PARTITIONS)
 FROZEN_MS = 1_000
 LASTING = Plan(session_ms=30_000, frozen_ms=FROZEN_MS)
-"""A session timeout with which the group keeps a frozen member and its partitions; it notices itself that it was."""
+"""With this session timeout the group keeps a frozen member and its partitions, and the member itself notices that it
+was frozen."""
 
 EPOCH = "SELECT epoch FROM projections WHERE partition = %s"
 

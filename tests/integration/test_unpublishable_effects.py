@@ -79,7 +79,7 @@ def test_what_is_too_large_for_any_topic_is_kept_and_everything_else_goes_on(roa
             ("large", partition_for(b"large", PARTITIONS), dead_letter, "too_large", kept[1][4]),
         ]
         assert kept[1][4] > 10_500_000
-        # The header of the client, where it lay, and when it was logged.
+        # The client's header, the place of the record, and when it was logged.
         assert kept[0][5] == 3
         assert value_of(connection, "SELECT count(*) FROM contexts") == 1
         assert value_of(connection, "SELECT count(*) FROM outbox") == 0
@@ -87,14 +87,14 @@ def test_what_is_too_large_for_any_topic_is_kept_and_everything_else_goes_on(roa
 
 @pytest.mark.regression("fault 17f")
 def test_what_one_topic_refuses_waits_in_the_outbox_and_everything_else_goes_on(road):
-    """For the same process: nothing is begun anew."""
+    """The projector's process goes on and keeps its partitions."""
     admin = AdminClient({"bootstrap.servers": road.settings.kafka_bootstrap_servers})
     for deleted in admin.delete_topics([road.names.dead_letters]).values():
         deleted.result(ON_SERVERS)
     with projector(road.settings) as running:
         road.publish([Raw(b"bad", b"no frame"), Raw(b"bad", b"no frame either")])
         road.until("SELECT count(*) = 2 FROM outbox WHERE kind = 'dead_letter'")
-        # What is over before is not asked for.
+        # Wait until it owns all partitions: effects that are over before are not requested.
         road.until_owned_by(running)
         (owner,) = owners(road)
         road.publish(histories("good", ["barge-in"]))
@@ -143,7 +143,7 @@ def test_rows_of_the_outbox_that_somebody_wrote_by_hand_stay_there_and_everythin
                 (road.names.frames, ordinal, to_topic, headers, PARTITIONS - 1),
             )
     with projector(road.settings) as running:
-        # What is over before is not asked for.
+        # Wait until it owns all partitions: effects that are over before are not requested.
         road.until_owned_by(running)
         road.publish(histories("good", ["barge-in"]))
         road.until("SELECT count(*) = 1 FROM contexts WHERE ended OR version > 5")

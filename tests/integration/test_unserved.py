@@ -45,7 +45,7 @@ async def called(desk):
 
 
 def shown(found: list[Unserved]):
-    """What waits, and how much of it. The log of these tests is months old."""
+    """The count of each name that waits. The records of these tests are months old."""
     assert all(one.oldest_secs > HOUR for one in found)
     assert sorted(found, key=lambda one: -one.oldest_secs) == found
     return {one.name: one.count for one in found}
@@ -75,7 +75,7 @@ def test_unserved_runs_are_listed_by_model_until_a_live_worker_serves_it(databas
 def test_a_claimed_run_is_served_while_its_worker_is_alive_or_has_done_it(database):
     async def test(desk):
         await desk.say(CTX, ask())
-        # It lives, and takes no others any more.
+        # The worker is alive, but takes no other runs.
         await desk.lives("worker", kind="inference", serves=("another",))
         await desk.execute("UPDATE workers SET kind = 'functions'")
         await desk.claimed_run(CTX, 1, "worker")
@@ -232,7 +232,7 @@ def test_a_call_that_a_known_worker_started_without_a_claim_is_lost_with_it(data
 
 
 OPEN = 20
-"""So many runs, and as many calls, are open among all that are over."""
+"""How many runs are open, and how many calls, beside all that are over."""
 
 OPENED = """
 UPDATE contexts SET parked_version = NULL, parked_at = NULL, parked_error = NULL WHERE parked_version IS NOT NULL;
@@ -247,7 +247,8 @@ FOUND = {
     claims.open_work: OpenWork(runs=OPEN, calls=2 * OPEN, speakers=OPEN, timekeepers=0),
 }
 MOST_ROWS = 10 * OPEN
-"""For each that is open: itself, its context, its settings, its claim and who has it; and the few who live."""
+"""For each open one the rows of itself, its context, its settings, its claim and its worker, and those of the few
+workers that are alive."""
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +264,7 @@ def filled(database_server, migrated_template):
 def test_a_question_reads_what_is_open_and_nothing_that_is_over(filled, question):
     async def asked():
         async with await psycopg.AsyncConnection.connect(filled) as connection:
-            # A worker's reads are counted in another place.
+            # What a parallel worker reads would be counted in that process.
             await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
             before = await counted(connection)
             found = await question(connection)
@@ -279,7 +280,8 @@ def test_a_question_reads_what_is_open_and_nothing_that_is_over(filled, question
 
 def test_a_call_that_waits_for_its_client_is_nobodys_work_and_is_told_apart(database):
     async def test(desk):
-        # The client's is the older one, and the person's of a name that nobody announced.
+        # The call that waits for its client is the older one. Nobody announced the name of the call that waits for a
+        # person.
         await desk.say(
             "client",
             brought("paint"),
@@ -301,7 +303,7 @@ def test_a_call_that_waits_for_its_client_is_nobodys_work_and_is_told_apart(data
         assert await client_calls.others_waiting_since(desk.connection, "client", 0) == []
         await desk.say("person", result("refund", 1))
         assert (await left(desk), (await work_to_do.count(desk.connection)).calls_waiting) == ({}, 0)
-        # What nobody knows of it a person has to find out, whoever answers it.
+        # A person has to find out the result of an ambiguous call, whoever answered it.
         await desk.say("client", result("paint", "?", settled_as="ambiguous"))
         assert await left(desk) == {"ambiguous": (1, "paint")}
 

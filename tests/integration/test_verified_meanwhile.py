@@ -1,4 +1,4 @@
-"""What `verify` remembers of a conversation that is erased at that moment: nothing of the life that is over."""
+"""`verify` remembers nothing of a life of a conversation that is erased at that moment."""
 
 import asyncio
 
@@ -72,7 +72,7 @@ def test_what_is_erased_while_it_is_remembered_stays_erased(database):
             connected(Settings(database_url=database)) as verifier,
         ):
             await projecting.store(records[:1])
-            # There is a row, for which the next one waits.
+            # It stores a row, on which the next one waits.
             await found_by_verify(database)
             await projecting.store(records[1:3])
             before = await to_be_remembered(verifier)
@@ -121,7 +121,7 @@ def test_what_an_older_release_remembered_of_an_erased_life_is_not_gone_on_from(
 
 @pytest.mark.regression("fault 98")
 def test_a_batch_that_erases_what_is_being_remembered_waits_for_it(database):
-    """Each holds what the other one needs if it deletes what was remembered before it holds the head."""
+    """If the batch deleted what was remembered before it locked the head, it and `verify` would wait for each other."""
     records = logged(BEGINS, SAYS, ERASES, BEGINS)
 
     async def run():

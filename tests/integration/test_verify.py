@@ -19,7 +19,7 @@ from frameledger_services.store import frame_pages, tables
 
 
 def verified(address, *context_ids, again=False):
-    """What verifying finds, by conversation."""
+    """The result of verifying, by conversation."""
 
     async def run():
         async with await AsyncConnection.connect(address, autocommit=True) as connection:
@@ -55,8 +55,8 @@ def histories(database_server, migrated_template):
 
 
 def tampered(address, *statements, context_ids=(DESK,)):
-    """What verifying finds after these statements, which the trigger would refuse, in a transaction that is rolled
-    back."""
+    """The results of verifying after these statements, in a transaction that is rolled back. The trigger that refuses
+    such changes is off."""
 
     async def run():
         async with await AsyncConnection.connect(address, autocommit=True) as connection:
@@ -184,7 +184,7 @@ OTHER = {
     "UUID": "gen_random_uuid()",
     "LargeBinary": "sha256({0})",
 }
-"""Another value of a column, by its type."""
+"""Expressions of SQL for another value of a column, by its type."""
 
 PARTICULAR = {
     "messages.position": "position + 1000",
@@ -266,7 +266,7 @@ ELSEWHERE = {
     tiers.first(2, ["frames", "contexts", "messages", "eras", "context_settings", "runs", "tool_calls"]),
 )
 def test_each_column_is_compared_or_named_by_the_page(histories, table):
-    """A change of it in the first row that has a value, and in the first that has none."""
+    """The column is changed in the first row in which it has a value, and in the first in which it is null."""
     missed, allowed = set(), set()
     columns = {
         column.name: OTHER[type(column.type).__name__].format(f'"{column.name}"')
@@ -336,14 +336,14 @@ COPIED = {
     "runs": "requested_version",
     "tool_calls": "requested_version",
 }
-"""Tables in which a row may name a version that no conversation has, each with the column of its versions."""
+"""Tables that accept a row of version 0, which no conversation has, each with the column of its version."""
 
 
 @pytest.mark.regression("fault 175")
 @pytest.mark.parametrize("page", [3, 500])
 @pytest.mark.parametrize("table", COPIED)
 def test_a_row_of_before_the_first_version_is_found(histories, monkeypatch, table, page):
-    """The functions of SQL show it: an era that begins at version 0 hides the history."""
+    """The SQL functions would show such a row: an era that begins at version 0 hides the history."""
     monkeypatch.setattr(frame_pages, "PAGE_FRAMES", page)
     columns = [column.name for column in tables.metadata.tables[table].columns]
     others = {
@@ -383,7 +383,7 @@ def test_what_is_left_of_an_erased_life_in_the_next_one_is_found_and_rebuilt(dat
 
 
 def test_a_rewritten_chain_is_not_found_in_the_rows_but_what_was_folded_is(database):
-    """Who writes everything anew is found against an older root, or Kafka; who forgets the other tables is found."""
+    """If all tables are rewritten, only an older root or Kafka shows it. If only frames are, the other tables do."""
     project(database, histories_interleaved(), sizes=(2_000,))
     changed(
         database,

@@ -144,7 +144,7 @@ def test_a_changed_row_of_a_conversation_that_did_not_go_on_is_found_in_its_head
 
 
 def test_a_conversation_that_moves_while_it_is_verified_is_no_difference(database, monkeypatch):
-    """Between two pages of one conversation the projector writes on."""
+    """The projector writes between two pages of one conversation."""
     monkeypatch.setattr(frame_pages, "PAGE_FRAMES", 10)
     records = histories_interleaved()
     half = len(records) // 2

@@ -50,7 +50,7 @@ def compared(road, *context_ids, progress=lambda: None):
 
 
 def found(road, *context_ids):
-    """What differs: version, field, by conversation."""
+    """The differences as version and field, by conversation."""
     differences = compared(road, *context_ids).differences
     return {name: [(one.version, one.field) for one in each.in_order()] for name, each in differences.items()}
 
@@ -118,12 +118,12 @@ def test_repetitions_foreign_partitions_and_what_is_no_frame_are_no_differences(
 
 
 LARGE = 900_000
-"""Bytes of a text: a fetch brings one such record."""
+"""Bytes of a text. One fetch brings one such record."""
 
 
 @pytest.mark.regression("fault 176")
 def test_records_that_expire_while_others_are_read_are_no_differences(road):
-    """Partitions are read one after another, and the retention of the topic goes on meanwhile, also in that one."""
+    """Partitions are read one after another. Meanwhile records expire, also in the partition that is being read."""
     ids = {partition_for(one, PARTITIONS): one for one in map(b"c%d".__mod__, range(50))}
     records = [Raw(one, say(f"{number}")) for number in range(5) for one in ids.values()]
     large = [Raw(ids[0], say("x" * LARGE)) for _ in range(8)]
@@ -194,7 +194,7 @@ def test_an_erasure_that_was_published_twice_is_no_difference(road):
 @pytest.mark.long
 @pytest.mark.regression("fault 28")
 def test_a_copy_of_a_record_from_before_an_erasure_is_no_difference(road):
-    """Forwarded while nobody read the partition of the conversation: it is after the erasure there."""
+    """The copy was forwarded while nobody read the conversation's partition, so it comes after the erasure there."""
     elsewhere = (partition_for(b"c", PARTITIONS) + 1) % PARTITIONS
     road.publish([Raw(b"c", say("stray"), partition=elsewhere)])
     publish_and_project(road, [Raw(b"c", say("a")), Raw(b"c", ERASE)])
@@ -271,7 +271,8 @@ def restored(road, context_id, failpoint=failpoints.none):
 
 @pytest.mark.regression("fault 134")
 def test_a_life_is_no_older_than_its_erasure_if_the_clock_of_the_log_went_back(road):
-    """As after a change of the leader. The projector stores that of the frame before then, also across an erasure."""
+    """As after a change of the leader. The projector then stores the time of the frame before, also across an
+    erasure."""
     publish_and_project(road, [Raw(b"c", value) for value in (say("a"), ERASE, say("b"), say("c"))])
     changed(road.address, "UPDATE erasures SET logged_at = logged_at + interval '1 day'")
     changed(road.address, "UPDATE frames SET logged_at = (SELECT logged_at FROM erasures)")
@@ -308,7 +309,7 @@ def test_what_is_erased_while_it_is_restored_is_not_brought_back(road):
 
 @pytest.mark.regression("fault 36")
 def test_a_dead_letter_that_can_be_decoded_is_no_frame_of_a_gap(road):
-    """The database refused it, or it killed projectors: it has no version, and its bytes are those of a frame."""
+    """The database refused the record, or it killed projectors: it can be decoded, but has no version."""
     publish_and_project(road, [Raw(b"c", say("a"))])
     with psycopg.connect(road.address, autocommit=True) as connection:
         connection.execute(

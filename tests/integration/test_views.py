@@ -18,7 +18,7 @@ from frameledger.ids import ContextId, Version
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 COLUMNS = 120
 TEXTS = ("text", "character varying")
-# As long as the ids that most people use.
+# As long as a usual id: that of a UUID.
 LONG_ID = "8d4f2f6e-54a7-4c39-9b5c-3a1f0e7d2b61"
 VIEWS = (
     *("run_history", "token_usage", "latency", "tool_call_history"),
@@ -68,7 +68,7 @@ def folded(folded_address) -> Iterator[psycopg.Connection]:
 
 
 def work(connection, worker_id, offers, *, kind="functions", service="tools", ago="0 s", **fields) -> None:
-    """A worker that serves these functions, or says something else of itself."""
+    """Insert a worker that offers these functions. `offers` may also be the whole of what it says of itself."""
     serves = [one["name"] for one in offers] if isinstance(offers, list) else []
     said = {"functions": offers} if isinstance(offers, list) else offers
     with connection.cursor() as cursor:
@@ -137,7 +137,7 @@ TIME = r"^([0-9]{4}-)?[0-9]{2}-[0-9]{2}( |T|$)|^[0-9]{2}:[0-9]{2}(:|$)"
 
 
 def test_in_every_view_times_are_times_numbers_are_numbers_and_ids_are_whole(folded):
-    """What is made for eyes only has a name that ends in `_page`: there is none."""
+    """A view that formats values for a reader would have a name that ends in `_page`. There is none."""
     work(folded, "worker-1", [PAY, LOOK])
     folded.execute(
         "UPDATE contexts SET parked_version = 1, parked_at = now(), parked_error = 'x' WHERE context_id = 'barge-in'"
@@ -157,7 +157,7 @@ def test_in_every_view_times_are_times_numbers_are_numbers_and_ids_are_whole(fol
     for view, name, kind in columns:
         if kind in TEXTS:
             shown = f'SELECT bool_and("{name}" ~ %s) FROM {view} WHERE "{name}" <> \'\''
-            # Words may be digits. A whole column of them is a number that was printed.
+            # One text may consist of digits. If all of a column do, it is a number that was formatted as text.
             if folded.execute(shown, (f"{TIME}|^-?[0-9]+([.][0-9]+)?$",)).fetchone() == (True,):
                 wrong.append((view, name, "printed"))
     for view in {view for view, _, _ in columns}:
@@ -171,7 +171,7 @@ def test_in_every_view_times_are_times_numbers_are_numbers_and_ids_are_whole(fol
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_person_can_read_it_in_a_wide_window(folded, view):
-    """With ids and names of the usual lengths: those are whole, as whoever copies one needs it."""
+    """Ids and names have their usual lengths here. They are shown whole, so that they can be copied."""
     work(folded, "w" * 50, [PAY | {"name": "get_the_weather_tomorrow"}, LOOK])
     folded.execute(
         "UPDATE tool_calls SET waiting_for = repeat('somebody', 9), tool_call_id = 'call_' || repeat('c', 24)"
@@ -211,7 +211,7 @@ def test_the_history_of_runs_says_what_each_said_whatever_was_heard_of_it(folded
 
 
 def test_an_answer_that_was_corrected_after_its_end_is_shown_as_it_was_said(transaction):
-    """By the rows that a correction leaves: the first one is what was said."""
+    """A correction leaves two rows, and the first one is what was said."""
     with transaction.cursor() as cursor:
         rows.insert(
             cursor,
@@ -251,7 +251,7 @@ def test_an_answer_that_was_corrected_after_its_end_is_shown_as_it_was_said(tran
 
 @pytest.mark.regression("fault 246")
 def test_the_history_of_runs_shows_what_programs_read_also_of_answers_that_belong_to_no_run(folded):
-    """In a recording, and where a program calls its model itself, no answer names a run."""
+    """No answer names a run in a recording, nor where a program calls its model itself."""
     said = folded.execute(
         "SELECT version, said FROM run_history WHERE context_id = 'answered-elsewhere' ORDER BY version"
     ).fetchall()
@@ -310,7 +310,7 @@ def test_latency_counts_from_where_the_user_stopped(database):
         '{"type":"LLMFullResponseStartFrame"}',
         '{"type":"LLMTextFrame","text":"Past noon."}',
         '{"type":"LLMFullResponseEndFrame"}',
-        # A turn that the stop itself closes, one of words alone, and what no user asked.
+        # A turn that the stop itself closes, one that consists of words alone, and a run that no user asked for.
         '{"type":"UserStartedSpeakingFrame"}',
         '{"type":"TranscriptionFrame","text":"Thanks."}',
         '{"type":"UserStoppedSpeakingFrame"}',
@@ -385,7 +385,7 @@ def test_an_interruption_is_shown_once_whatever_it_closes_and_drops(database):
 
 @pytest.mark.regression("fault 165")
 def test_what_a_client_said_meanwhile_is_not_kept_of_the_answer(database):
-    """Its messages are held until the answer is over, and written by the interruption."""
+    """The client's messages are held until the answer is over, and the interruption writes them."""
     run = {"run_id": derived.run_id(ContextId("talk"), Version(1)), "attempt": 1}
     held = [{"role": "assistant", "content": text} for text in ("One moment", "please")]
     log = Log()
@@ -407,7 +407,7 @@ def test_what_a_client_said_meanwhile_is_not_kept_of_the_answer(database):
 @pytest.mark.regression("fault 221")
 @pytest.mark.parametrize("moved", ["interrupted", "dropped"])
 def test_nothing_is_kept_of_an_answer_without_text_wherever_its_row_lies(database, moved):
-    """The interruption closes it and drops the run that was to follow: neither was heard."""
+    """The interruption closes its run and drops the one that was to follow. Neither was heard."""
     run = {"run_id": derived.run_id(ContextId("talk"), Version(1)), "attempt": 1}
     held = [{"role": "assistant", "content": "One moment"}]
     log = Log()
@@ -422,7 +422,7 @@ def test_nothing_is_kept_of_an_answer_without_text_wherever_its_row_lies(databas
     with psycopg.connect(database) as connection:
         closed = "SELECT array_agg(status ORDER BY status) FROM runs WHERE closed_version = 4"
         assert connection.execute(closed).fetchone() == (["dropped", "interrupted"],)
-        # Its new version lies behind the other row.
+        # The update moves this row behind the other one.
         connection.execute("UPDATE runs SET status = status WHERE status = %s", (moved,))
         shown = "SELECT version, spoke_s, kept FROM interruptions"
         assert connection.execute(shown).fetchall() == [(4, None, None)]
@@ -471,7 +471,7 @@ ODD_JSON = (
 @pytest.mark.parametrize("status", ["done", "failed", "waiting", "ambiguous"])
 @pytest.mark.parametrize("value", ODD_JSON)
 def test_no_arguments_and_no_result_make_a_view_of_calls_fail(folded, status, value):
-    """They are shown as the text that they are, and nothing looks into them."""
+    """Both are shown as their text, without a look at their content."""
     folded.execute("UPDATE tool_calls SET arguments = %s, result = %s, status = %s", (value, value, status))
     shown = {
         view: bool(folded.execute(f"SELECT * FROM {view}").fetchall())
@@ -486,7 +486,7 @@ def test_no_arguments_and_no_result_make_a_view_of_calls_fail(folded, status, va
 
 @pytest.mark.parametrize("content", ODD_JSON)
 def test_no_message_makes_a_view_of_answers_fail(folded, content):
-    """They look into messages for calls alone."""
+    """These views look into messages only for calls."""
     folded.execute("UPDATE messages SET message = %s", (f'{{"content":{content},"tool_calls":[{content}]}}',))
     for view in ("turns", "run_history"):
         assert folded.execute(f"SELECT * FROM {view}").fetchall()
@@ -549,7 +549,7 @@ def test_services_say_how_busy_their_live_workers_are(folded):
 
 @pytest.mark.regression("journey 10")
 def test_no_view_cuts_an_id_or_a_name_or_prints_a_number_as_text(folded):
-    """Of all that there are. What is a text in a view is one in its table; times for eyes have no other name."""
+    """Lengths are checked in the columns of four views, and the types of columns in all views."""
     folded.execute("UPDATE runs SET model = repeat('m', 50)")
     folded.execute("UPDATE tool_calls SET worker = repeat('w', 50), tool_call_id = repeat('c', 50)")
     for query in (

@@ -173,7 +173,7 @@ def test_every_message_there_ever_was_leads_back_to_what_made_it(connection, pat
             streamed = said_between(
                 connection, path.stem, found["streamed"], found["readings"][0]["began_by"]
             )
-            # An emoji may come in two halves, each of which SQL has no text for.
+            # An emoji may be streamed in two halves, and SQL has no text for either.
             if run["said"] is None and role == "assistant" and "\ufffd" not in streamed:
                 assert "".join(streamed.split()) == "".join((text or "").split())
         elif call is not None:
@@ -185,7 +185,7 @@ def test_every_message_there_ever_was_leads_back_to_what_made_it(connection, pat
 
 
 def said_between(connection, context_id, streamed, born):
-    """The words of the frames that an explanation says were streamed for a message."""
+    """The text of the frames that, by the explanation, were streamed for a message."""
     rows = connection.execute(
         "SELECT json_text(payload, 'text'), type FROM frames WHERE context_id = %s AND version BETWEEN %s AND %s "
         "AND type LIKE %s AND outcome = 'applied' AND json_text(payload, 'append_to_context') IS DISTINCT FROM 'false' "
@@ -293,7 +293,7 @@ def test_a_call_keeps_to_its_own_frames_when_its_id_comes_again(connection):
 
 @pytest.mark.rule("RA5.client")
 def test_the_messages_of_a_clients_call_lead_back_to_that_call_and_its_run(database):
-    """Several start with the end of their run, and one with the result of the call before it in the queue."""
+    """Several calls start at the end of their run, and one at the result of the call before it in the queue."""
     schemas = [{"type": "function", "function": {"name": name}} for name in ("s", "a", "b", "c")]
     brought = LLMSetToolsFrame(tools=[schemas[0], *map(of_client, schemas[1:])])
     announced = FunctionCallsStartedFrame(
@@ -328,7 +328,7 @@ def test_the_messages_of_a_clients_call_lead_back_to_that_call_and_its_run(datab
 
 @pytest.mark.regression("fault 137")
 def test_a_call_that_ends_with_the_conversation_is_found_by_its_whole_id(database):
-    """The end settles calls without naming them, and one id begins with the other."""
+    """The end settles calls without naming them, and one of the ids is the beginning of another."""
     ids = ("call_1", "call_10", 'call_"1')
     frames = [
         ask(),

@@ -1,4 +1,4 @@
-"""A worker on the real servers: effects come, are claimed once and done, in the order of their context."""
+"""A worker on the real servers receives effects, claims each once and does them in the order of their context."""
 
 import asyncio
 import gc
@@ -59,7 +59,7 @@ def test_two_services_that_both_serve_it_do_it_once(office):
 
 
 def test_long_jobs_delay_no_others_and_only_work_with_a_slot_is_claimed(office, monkeypatch):
-    """The group would take a member for dead that does not poll for two seconds and a half."""
+    """The group here drops a member that has not polled for two and a half seconds."""
     revoked, polled = [], []
     made = consumer
 
@@ -81,7 +81,7 @@ def test_long_jobs_delay_no_others_and_only_work_with_a_slot_is_claimed(office, 
     monkeypatch.setattr(effect_consumer.EffectConsumer, "keep_membership", keep_membership)
 
     async def is_left_alone(office):
-        """Whether nothing is taken away for five seconds, in which it polls: about once a second."""
+        """Tell whether the worker keeps its partitions for five seconds and polls meanwhile, about once a second."""
         revoked.clear()
         polled.clear()
         since = await now(office)
@@ -93,13 +93,13 @@ def test_long_jobs_delay_no_others_and_only_work_with_a_slot_is_claimed(office, 
         async with working(office.worker(desk.hold, slots=2)):
             await office.ask("long", "a", "b", "c", "d")
             await desk.until(lambda: len(desk.begun) == 2)
-            # Nothing else is claimed, however long it lasts, and nothing is taken away: at the latest when the machine
-            # lets it run for five seconds.
+            # The worker claims nothing else and keeps its partitions. On a busy machine it may lose them first, so the
+            # check is repeated.
             async with asyncio.timeout(ON_SERVERS):
                 while not await is_left_alone(office):
                     pass
             assert len(await office.rows("SELECT FROM claims")) == 2
-            # One is as long as the test; the others go through the other slot.
+            # One job keeps its slot to the end; the others are done in the other slot.
             stays = desk.begun[0]
             others = [name for name in ("long", "a", "b", "c", "d") if name != stays]
             for name in others:
@@ -128,7 +128,7 @@ def test_what_a_full_worker_has_not_claimed_goes_to_the_next_owner_of_its_partit
             await desk.until(lambda: desk.begun)
             async with working(other):
                 await other_desk.until(lambda: len(other_desk.begun) >= 4)
-                # What is left is of the partitions that stayed, and still waits for the one slot.
+                # The rest is in the partitions that this worker kept, and waits for its one slot.
                 assert len(desk.begun) == 1
                 desk.end(*names)
                 await office.until_finished(**dict.fromkeys(names, "done"))
@@ -138,7 +138,7 @@ def test_what_a_full_worker_has_not_claimed_goes_to_the_next_owner_of_its_partit
 
 
 def test_what_the_reader_of_a_partition_does_not_serve_or_has_no_slot_for_is_done_by_another(office):
-    """As while a new release is rolled out: one member of the group serves more than the other."""
+    """One member of the group serves more than the other, as while a new release is rolled out."""
 
     async def scenario():
         old, new = Desk(), Desk()
@@ -166,7 +166,8 @@ def test_runs_of_one_context_go_one_after_the_other(office):
             (first,) = await office.ask("a")
             await desk.until_begun("a")
             first_job = desk.jobs["a"]
-            # The first is interrupted, and not told, because no cancellation is published; the heartbeat comes later.
+            # The first run is interrupted, but its job is not told: no cancellation is published, and the next
+            # heartbeat comes later.
             await office.scene.tell(("a", INTERRUPTION))
             (second,) = await office.ask("a")
             await desk.until(lambda: len(desk.begun) == 2)

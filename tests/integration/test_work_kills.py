@@ -1,4 +1,4 @@
-"""Workers that are killed or frozen at each step: the work is done by another one, and nothing is done in its place."""
+"""Workers are killed or frozen at each step. Another one does the work, and a frozen one publishes nothing more."""
 
 import asyncio
 import signal
@@ -20,10 +20,10 @@ STEPS = {
     "before settling": 2,
     "after settling": None,
 }
-"""The first attempt as which another worker may do what was under way; None if it had been done."""
+"""The lowest attempt with which another worker may do the work that was under way. None: it had been done."""
 
 OUTAGE_SECONDS = 4.0
-"""How long the broker is away at least: several times as long as a consumer group waits for a member."""
+"""The least time that the broker is away: several times as long as a consumer group waits for a member."""
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +72,7 @@ def test_a_worker_that_is_killed_while_it_takes_over_is_taken_over_itself(office
             assert await asyncio.to_thread(second.ended) == -signal.SIGKILL
         async with working(another(office, desk.hold)):
             await office.until_finished(a="done")
-        # The second may have died at a look for work that found none yet.
+        # The second worker may have died at a look that found no work yet.
         assert desk.jobs["a"].claimed.attempt >= 2
 
     asyncio.run(scenario())
@@ -101,8 +101,8 @@ def test_a_worker_that_was_frozen_beyond_its_lease_stops_its_jobs_and_publishes_
 
 @pytest.mark.long
 def test_during_an_outage_of_kafka_the_lease_holds_and_the_work_continues(office, kafka):
-    """The broker is not heard of, and comes back. Meanwhile heartbeats renew the lease, as they would for however long:
-    the test waits for one of them, and not for the end of a lease, which a busy machine may bring about."""
+    """Heartbeats renew the lease while the broker is away, however long that is. The test waits for one of them, and
+    not for the end of a lease: on a busy machine a lease may end in any case."""
     office.settings = office.settings.model_copy(update={"work_lease_secs": scaled(20.0)})
 
     async def scenario(to_kafka):
@@ -111,7 +111,7 @@ def test_during_an_outage_of_kafka_the_lease_holds_and_the_work_continues(office
             await office.ask("a")
             await desk.until_begun("a")
             (session,) = desk.sessions
-            # Its producer is connected.
+            # This connects its producer.
             await session.publisher.publish("a", LLMRunFrame(), causation_id=None)
             to_kafka.cut()
             before = (await office.rows("SELECT now()"))[0][0]

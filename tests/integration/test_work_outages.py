@@ -86,7 +86,7 @@ def test_what_has_ended_is_settled_over_a_new_connection_too(office):
 
 @asynccontextmanager
 async def nobody_may_connect(office, server):
-    """The database is away for the block."""
+    """Refuse connections to the database within the block, and end those that there are."""
     name = psycopg.conninfo.conninfo_to_dict(office.address)["dbname"]
     async with await psycopg.AsyncConnection.connect(server, autocommit=True) as connection:
         await connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
@@ -111,7 +111,7 @@ def test_after_an_outage_of_the_database_beyond_the_lease_jobs_have_stopped_and_
             await office.ask("a")
             await desk.until_begun("a")
             async with nobody_may_connect(office, database_server):
-                # By its own clock: the database cannot tell it.
+                # It finds by its own clock that the lease is over, because the database is away.
                 await desk.until(lambda: len(desk.told) == len(desk.begun))
                 assert desk.told[-1] == ("a", "claim_lost")
                 assert not desk.sessions[-1].lease.valid()
@@ -149,10 +149,10 @@ def test_a_handler_that_blocks_the_loop_does_not_lose_the_lease(office):
     office.settings = office.settings.model_copy(update=SHORT_LEASE)
 
     async def blocks(job, session):
-        # Nothing else goes on in this loop meanwhile.
+        # This blocks the whole event loop.
         threading.Event().wait(1.5 * office.settings.work_lease_secs)
         if not session.lease.valid():
-            # On a machine so busy that the heartbeats were late too. Without heartbeats it would be so each time.
+            # On a busy machine the heartbeats may be late too. If there were none, no attempt would get further.
             return "release"
         await session.publisher.publish("a", LLMRunFrame(), causation_id=None)
         lives.append(session)
@@ -190,7 +190,7 @@ def test_a_loop_that_is_blocked_for_very_long_is_taken_for_dead(office, monkeypa
             await office.until_finished(a="done")
 
     asyncio.run(scenario())
-    # On a busy machine a lease this short may also end before its job begins, and its attempt with it.
+    # On a busy machine such a short lease may end before the job begins, so there may be further attempts.
     first, second, *_ = attempts
     assert (first < second, valid) == (True, [False])
 

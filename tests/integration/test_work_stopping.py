@@ -56,7 +56,7 @@ def test_a_cancellation_that_is_lost_is_known_by_the_next_heartbeat(office):
             await desk.until_begun("a")
             before = time.monotonic()
             await office.scene.tell(("a", INTERRUPTION))
-            # Nobody publishes it.
+            # No cancellation is published: the heartbeat tells the job.
             await desk.until_told(("a", "obsolete"))
             print(f"\ninterruption folded to job told by heartbeat, ms: {1000 * (desk.at['a'] - before):.0f}")
 
@@ -157,12 +157,12 @@ def test_work_that_does_not_stop_is_cancelled_also_if_its_claim_was_lost_and_mad
         async with working(Worker(hasty, RUNS, stubborn, service="s", serves_all=True)):
             await office.ask("a")
             await begun.acquire()
-            # As a database leaves it that lost its latest commits, or a worker that had it meanwhile.
+            # As after the database lost its latest commits, or another worker had the claim meanwhile.
             await office.rows(
                 "UPDATE claims SET token = DEFAULT, released_at = clock_timestamp() RETURNING effect_id"
             )
             await office.until("SELECT attempt FROM claims WHERE released_at IS NULL", expected=[(2,)])
-        # The second one was withdrawn: it waited for its turn.
+        # The second attempt was withdrawn while it waited for its turn.
         assert cancelled == [1]
 
     asyncio.run(scenario())
