@@ -120,6 +120,7 @@ def test_a_synchronous_call_is_refused_a_result_in_between(settings):
     play(settings, registry, scenario)
 
 
+@pytest.mark.regression("journey 128")
 def test_what_a_handler_is_given(settings):
     registry, resources = FunctionRegistry(), object()
     seen: dict[str, object] = {}
@@ -132,6 +133,7 @@ def test_what_a_handler_is_given(settings):
 
     async def handle(params):
         seen.update(resources=params.app_resources, key=params.idempotency_key, attempt=params.call_attempt)
+        seen["conversation"] = params.context_id
         seen["said"] = await params.llm.run_inference(await params.read_context())
         seen["context"] = params.context
         seen["service"] = params.pipeline_worker.service
@@ -149,6 +151,7 @@ def test_what_a_handler_is_given(settings):
         assert seen["resources"] is resources
         assert seen["service"] is service
         assert (seen["said"], seen["attempt"]) == ("1 messages", 1)
+        assert seen["conversation"] == talk.context_id
         assert await talk.told(call.tool_call_id) == "COMPLETED"
         kinds = [kind for kind, *_ in await talk.log()]
         assert kinds.index("LLMContextAssistantTimestampFrame") < kinds.index(RESULT)

@@ -91,7 +91,7 @@ def dependencies(background, statuses, handlers=None):
     """What calls need besides their publisher, without hooks."""
 
     def params(call, plan, reporter):
-        return FunctionCallParams("f", "t", {}, None, None, LLMContext, reporter)
+        return FunctionCallParams("f", "t", {}, None, None, LLMContext, reporter, wait=reporter.wait)
 
     async def notify(*_): ...
 

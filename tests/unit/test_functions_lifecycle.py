@@ -43,6 +43,27 @@ def test_a_start_names_its_dispatch_and_what_follows_names_the_start():
     ]
 
 
+@pytest.mark.regression("journey 129")
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_report_that_is_not_awaited_counts_before_the_end_of_its_handler(is_first):
+    """Otherwise a refund that was to wait for a person would be told to the model as completed."""
+
+    async def reports(params):
+        if not is_first:
+            await asyncio.sleep(0)
+        params.result_callback("told")
+
+    async def waits(params):
+        if not is_first:
+            await asyncio.sleep(0)
+        params.wait(for_="Anna")
+
+    *_, result = asyncio.run(run_call(reports))
+    assert result.result == "told"
+    *_, waiting = asyncio.run(run_call(waits))
+    assert waiting.waiting.for_ == "Anna"
+
+
 @pytest.mark.parametrize(
     ("before", "causes"),
     [

@@ -87,6 +87,10 @@ class FunctionCallParams:
     Tests may construct one, with an `LLMContext` as `context` and any async function as the callback.
     """
 
+    context_id: str
+    """The conversation of the call. Find by it whose orders may be shown, instead of by an argument that the model
+    chose."""
+
     function_name: str
     """The name of the function. A catch-all handler serves several functions."""
 
@@ -124,6 +128,7 @@ class FunctionCallParams:
         "app_resources",
         "arguments",
         "call_attempt",
+        "context_id",
         "function_name",
         "idempotency_key",
         "llm",
@@ -143,6 +148,7 @@ class FunctionCallParams:
         result_callback: FunctionCallResultCallback,
         app_resources: Any = None,
         *,
+        context_id: str = "",
         idempotency_key: str = "",
         call_attempt: int = 1,
         wait: Wait | None = None,
@@ -157,6 +163,7 @@ class FunctionCallParams:
             "_context": context,
             "result_callback": result_callback,
             "app_resources": app_resources,
+            "context_id": context_id,
             "idempotency_key": idempotency_key,
             "call_attempt": call_attempt,
             "_wait": wait,

@@ -89,17 +89,21 @@ class Reporter:
         # Marked as running, so that cancelling a handler that waits for the reply does not cancel the report.
         reply.set_running_or_notify_cancel()
         try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is self._loop:
+            # At once: a handler that forgets to await this may end before anything else runs in the loop.
+            self._put(report(reply))
+            return asyncio.wrap_future(reply, loop=running)
+        try:
             self._loop.call_soon_threadsafe(self._put, report(reply))
         except RuntimeError as error:
             raise ResultRefusedError("The function service has ended.") from error
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
+        if running is None:
             # In a thread: there is nothing to await with.
             reply.result(REPORT_SECONDS)
             return _Awaitable()
-        if running is self._loop:
-            return asyncio.wrap_future(reply, loop=running)
         return asyncio.shield(asyncio.wrap_future(reply, loop=running))
 
 

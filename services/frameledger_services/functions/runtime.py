@@ -199,6 +199,7 @@ class Runtime:
             partial(self._contexts.load, call.context_id, call.requested_version),
             reporter,
             self._setup.app_resources,
+            context_id=call.context_id,
             idempotency_key=call.idempotency_key,
             call_attempt=call.attempt or 1,
             wait=reporter.wait,
