@@ -5,44 +5,32 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import PydanticJsonSchemaWarning
-from pydantic_core import PydanticSerializationError, SchemaError, SchemaValidator, to_jsonable_python
-from pydantic_core.core_schema import no_info_before_validator_function
+from pydantic_core import PydanticSerializationError, SchemaError
 
 from frameledger.errors import RefusedError
 from frameledger.tools import FunctionSchema
 from frameledger_services import logs
 from frameledger_services.functions import docstrings
+from frameledger_services.functions.argument_model import model_of
 from frameledger_services.functions.arguments import ArgumentsError
 from frameledger_services.functions.parameter_fields import field_of
 from frameledger_services.functions.params import FunctionCallParams
-from frameledger_services.json_numbers import check_json
+from frameledger_services.functions.plain_schemas import properties_of
 
 PARAMS = "params"
 """The usual name of the parameter that gets the `FunctionCallParams`. Without a type it could be an argument of the
 model, so it needs one."""
 
 _OF_METHODS = frozenset({"self", "cls"})
-
-_OF_VALUES = frozenset({"default", "const", "enum", "examples"})
-"""Keywords of a schema that hold values, and no schemas."""
-
-_OF_REFERENCES = frozenset({"$ref", "discriminator"})
-"""Keywords that name definitions. The latter is OpenAPI's; the models of its union say the same by a `const` each."""
-
-_OF_CORE_VALUES = frozenset({"default", "expected", "metadata", "serialization"})
-"""Keys of a core schema that hold values, or what does not validate."""
 
 MOST_CHARACTERS = 300
 """The maximum length of the text of a mistake in the arguments, and of its place: the model chooses the keys of a
@@ -58,17 +46,12 @@ class FunctionSchemaError(RefusedError, TypeError):
     """
 
 
-class _RecursiveTypeError(Exception):
-    """A type contains itself."""
-
-
 _NO_SCHEMA = (
     PydanticUserError,
     PydanticSerializationError,
     SchemaError,
     ImportError,
     re.error,
-    _RecursiveTypeError,
 )
 """What is raised for a type that has no schema: ImportError if it needs a package, as an e-mail address does."""
 
@@ -181,8 +164,8 @@ def _described(
 ) -> tuple[type[BaseModel], dict[str, Any], tuple[str, ...]]:
     """Returns the parameters as a model, their schemas by name, and the names of those that are required."""
     try:
-        model = _model(name, fields)
-        return model, *_properties(model)
+        model = model_of(name, fields)
+        return model, *properties_of(model)
     except _NO_SCHEMA as error:
         raise FunctionSchemaError(f"{name}: {_blamed(name, fields)}{_reason(error)}") from error
 
@@ -191,7 +174,7 @@ def _blamed(name: str, fields: Mapping[str, Any]) -> str:
     """Returns which parameter has no schema, for the beginning of a message: pydantic does not say it."""
     for field, (annotation, info) in fields.items():
         try:
-            _properties(_model(name, {field: (annotation, info)}))
+            properties_of(model_of(name, {field: (annotation, info)}))
         except _NO_SCHEMA:
             return f"the parameter {info.alias!r}: "
     return ""
@@ -199,8 +182,6 @@ def _blamed(name: str, fields: Mapping[str, Any]) -> str:
 
 def _reason(error: Exception) -> str:
     match error:
-        case _RecursiveTypeError():
-            return f"the type '{error}' contains itself. A schema cannot be recursive: flatten the type."
         case PydanticSchemaGenerationError() | PydanticInvalidForJsonSchema():
             # The rest says how to go on without a schema.
             first = error.message.partition(". ")[0].partition("\n")[0]
@@ -261,119 +242,6 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 def _declared(parameter: inspect.Parameter) -> Any:
     """Returns the annotation in the signature: a decorator may declare another one than its function has."""
     return None if parameter.annotation is parameter.empty else parameter.annotation
-
-
-def _by_value(schema: Any) -> Any:
-    """Returns a schema of pydantic's core in which each `Enum`, and `Literal` of its members, accepts what its JSON
-    Schema offers. pydantic itself accepts Python values, such as dates, and for a `Literal` only the members, unless
-    they are texts or numbers."""
-    if isinstance(schema, list | tuple):
-        return type(schema)(map(_by_value, schema))
-    if not isinstance(schema, dict):
-        return schema
-    inner = {key: value if key in _OF_CORE_VALUES else _by_value(value) for key, value in schema.items()}
-    if schema.get("type") == "tagged-union":
-        # The tags of its models, which are chosen by them before anything is validated.
-        tags = inner["choices"]
-        values = {tag.value: one for tag, one in tags.items() if isinstance(tag, Enum)}
-        inner["choices"] = values | tags
-    offered = [(to_jsonable_python(one.value), one) for one in _members(schema)]
-    if not offered:
-        return inner
-    return no_info_before_validator_function(
-        lambda value: next((one for written, one in offered if written == value), value),
-        {key: item for key, item in inner.items() if key != "ref"},
-        ref=inner.get("ref"),
-    )
-
-
-def _members(schema: Mapping[str, Any]) -> list[Enum]:
-    """Returns the members of an `Enum` whose offered values this schema of pydantic's core does not accept."""
-    match schema:
-        case {"type": "literal", "expected": expected}:
-            return [one for one in expected if isinstance(one, Enum)]
-        case {"type": "enum", "members": members}:
-            return [one for one in members if to_jsonable_python(one.value) != one.value]
-    return []
-
-
-def _model(name: str, fields: Mapping[str, Any]) -> type[BaseModel]:
-    config = ConfigDict(arbitrary_types_allowed=False, extra="forbid", protected_namespaces=())
-    try:
-        return _created(name, config, fields)
-    except SchemaError:
-        # Rust's patterns have no lookaround and no backreference.
-        config["regex_engine"] = "python-re"
-        return _created(name, config, fields)
-
-
-def _created(name: str, config: ConfigDict, fields: Mapping[str, Any]) -> type[BaseModel]:
-    model = create_model(name, __config__=config, **fields)
-    schema = _by_value(model.__pydantic_core_schema__)
-    if schema != model.__pydantic_core_schema__:
-        # The existing validators of nested models do not have this change.
-        model.__pydantic_validator__ = SchemaValidator(schema, _use_prebuilt=False)
-    return model
-
-
-def _properties(model: type[BaseModel]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    with warnings.catch_warnings():
-        # A default that is not JSON is left out of the schema; the function still has it.
-        warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
-        schema = model.model_json_schema(by_alias=True)
-    definitions = schema.get("$defs", {})
-    properties = {
-        parameter: _inlined(described, definitions, ())
-        for parameter, described in schema.get("properties", {}).items()
-    }
-    for described in properties.values():
-        described.pop("title", None)
-    return properties, tuple(schema.get("required", ()))
-
-
-def _inlined(value: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
-    """Returns the schema with its references replaced by their definitions: not every provider follows them."""
-    if isinstance(value, list):
-        return [_inlined(item, definitions, inside) for item in value]
-    if not isinstance(value, dict):
-        return value
-    rest = {
-        key: _keyword(key, item, definitions, inside)
-        for key, item in value.items()
-        if key not in _OF_REFERENCES and (key not in ("default", "examples") or _is_json(item))
-    }
-    reference = value.get("$ref")
-    if reference is None:
-        return rest
-    target = str(reference).removeprefix("#/$defs/")
-    if target in inside:
-        raise _RecursiveTypeError(target)
-    return _untitled(_inlined(definitions[target], definitions, (*inside, target))) | rest
-
-
-def _keyword(key: str, item: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
-    if key in _OF_VALUES:
-        # A value may look like a schema: GeoJSON has `properties`, and they may be null.
-        return item
-    if key == "properties":
-        return {inner: _untitled(_inlined(one, definitions, inside)) for inner, one in item.items()}
-    return _inlined(item, definitions, inside)
-
-
-def _is_json(default: Any) -> bool:
-    """Returns whether a default, or examples, can be part of a schema; `math.inf` cannot. The function has the default
-    in any case."""
-    try:
-        check_json(default)
-    except ValueError:
-        return False
-    return True
-
-
-def _untitled(schema: Any) -> Any:
-    if isinstance(schema, dict) and isinstance(schema.get("title"), str):
-        return {key: item for key, item in schema.items() if key != "title"}
-    return schema
 
 
 def _is_unreadable(error: ValidationError) -> bool:
