@@ -19,6 +19,7 @@ from tests.support.calls_in_memory import (
     outcomes,
     run_call,
 )
+from tests.support.turns import turns
 
 from frameledger.frames import FunctionCallResultFrame, FunctionCallResultProperties
 from frameledger_services.claims import ClaimedRun
@@ -50,12 +51,12 @@ def test_a_report_that_is_not_awaited_counts_before_the_end_of_its_handler(is_fi
 
     async def reports(params):
         if not is_first:
-            await asyncio.sleep(0)
+            await turns(1)
         params.result_callback("told")
 
     async def waits(params):
         if not is_first:
-            await asyncio.sleep(0)
+            await turns(1)
         params.wait(for_="Anna")
 
     *_, result = asyncio.run(run_call(reports))
