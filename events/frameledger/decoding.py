@@ -113,7 +113,7 @@ def _problem(error: ValidationError, frame_type: str) -> DecodeError:
     """The first thing that is wrong, by the path of the field."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     path = [str(part) for part in first["loc"] if part != frame_type]
-    # Of a type that is not known, the name is the publisher's, of any length.
+    # The name of an unknown type is the publisher's, and has any length.
     where = ".".join([frame_type if frame_type in FRAME_TYPES else "a frame of an unknown type", *path])
     if path and path[-1] in _ID_NAMES and first["type"] != "missing":
         return DecodeError("bad_id", f"{where}: an id is text of 1 to {MAX_ID_BYTES} bytes without NUL")

@@ -76,7 +76,7 @@ _PLACE = re.compile(rb"([a-zA-Z0-9._-]{1,249}):(\d{1,9}):(\d{1,9}):(\d{1,18})")
 
 
 FIRST_GENERATION = 1
-"""Of every topic, until `recover` begins the next."""
+"""The generation of every topic until `recover` begins the next one."""
 
 
 @value
@@ -116,7 +116,7 @@ def headers_for(
         (CE_SOURCE, source.encode()),
         (CE_SUBJECT, context_id.encode()),
     )
-    # Of an unknown type it may have any value.
+    # In a frame of an unknown type it may have any value.
     if isinstance(frame.produced_at, str) and _RFC3339.fullmatch(frame.produced_at):
         headers.append((CE_TIME, frame.produced_at.encode()))
     if traceparent is not None:

@@ -260,7 +260,7 @@ def test_a_client_begins_with_a_broker_that_answers_though_the_one_named_first_i
 @pytest.mark.regression("journey 15", "trial C10")
 def test_a_broker_that_is_away_is_told_in_one_line(cluster, topic, monkeypatch, caplog):
     """While it is away aiokafka says so some thirty times a second."""
-    # It may take longer than the minute after which the line would come again.
+    # The line comes once a minute, and the test may take longer.
     monkeypatch.setattr(log_rate_limit, "_once_a_minute", log_rate_limit.OnceAMinute(now=lambda: 0.0))
     seen: list[str] = []
     many = asyncio.Event()
@@ -275,7 +275,7 @@ def test_a_broker_that_is_away_is_told_in_one_line(cluster, topic, monkeypatch, 
     alone = settings.model_copy(update={"kafka_bootstrap_servers": cluster.second})
     for name in ("aiokafka", "aiokafka.producer.sender"):
         logger = logging.getLogger(name)
-        # In front of ours: it sees all.
+        # This filter runs before ours, so it sees every line.
         monkeypatch.setattr(logger, "filters", [see])
         caplog.set_level(logging.WARNING, name)
 

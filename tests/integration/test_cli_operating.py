@@ -487,7 +487,7 @@ def test_a_dead_letter_whose_headers_nobody_can_read_is_named_and_holds_up_no_ot
 def test_retrying_all_dead_letters_reads_a_page_of_values_at_a_time_and_each_once(
     settings, command, monkeypatch
 ):
-    """What is refused again is a dead letter that came later: it is not retried within the same command."""
+    """A record that is refused again becomes a new dead letter, which the same command does not retry."""
     read, pages = dead_letters.at, []
 
     async def at(connection, places):

@@ -411,7 +411,7 @@ def test_who_follows_from_a_version_gets_what_comes_after_it(readable, database)
 def test_who_follows_queries_only_when_the_partition_of_the_conversation_moves(
     readable, database, monkeypatch, context_id
 ):
-    """With polling as often as can be where it is allowed, and not at all where it is not."""
+    """The frequent polls come every millisecond here, and the rare ones of a follower never."""
     topic, partitions = "llm.frames", 8
     own = partition_for(context_id.encode(), partitions)
     other = (own + 1) % partitions

@@ -82,7 +82,7 @@ READ = every(6, HISTORIES)
 
 
 def ask(address, read, *arguments):
-    """What the gateway is answered."""
+    """The result of `read`, as the gateway gets it."""
 
     async def asked():
         async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:

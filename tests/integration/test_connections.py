@@ -114,7 +114,7 @@ def test_who_asks_while_all_statements_are_under_way_shares_the_next_one(shared_
     async def body(asked, tasks):
         before = await asked.busy(tasks)
         questions = [f"question {number}" for number in range(MOST_AT_ONCE + 3)]
-        # Each is asked twice. One that is under way is read again: it began before it was asked for.
+        # Each is asked twice. "first 0" is under way, and is read again, because that read began before the question.
         reading = [tasks.create_task(asked.read(one)) for one in [*questions, "first 0", *questions]]
         await turns()
         assert asked.statements == []

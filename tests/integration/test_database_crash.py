@@ -166,7 +166,7 @@ def project(address, records):
 
 
 def test_what_was_not_on_disk_is_gone_as_a_whole_and_what_was_announced_is_not(server):
-    """And what is gone is folded again, to the same rows."""
+    """The frames that are gone are folded again, to the same rows."""
     records = said("One.", "Two.", "Three.")
     partition = records[0].partition
 

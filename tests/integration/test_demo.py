@@ -146,7 +146,7 @@ def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_
                 "SELECT service FROM live_workers() WHERE kind <> 'timekeeper'"
             ).fetchall()
         assert set(workers) == {(f"{context_id}.inference",), (f"{context_id}.functions",)}
-        # Of the erased conversation no frame is stored, not even the erasure.
+        # No frame of the erased conversation is stored, not even the erasure.
         forgotten = kinds_in(FORGOTTEN) - kinds_in(CONVERSATION)
         assert "LLMContextEraseFrame" in forgotten
         assert kinds == {*FRAME_TYPES, "VendorTunnelAheadFrame"} - forgotten

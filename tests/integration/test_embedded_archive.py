@@ -50,7 +50,7 @@ def until_it_writes(file):
 
 
 def check_that_java_starts(server):
-    """With the broker's options: Java rejects invalid ones before it loads a class of the broker."""
+    """Start Java with the broker's options. It rejects invalid ones before it loads a class of the broker."""
     options = server.program.argv[: server.program.argv.index("-cp")]
     subprocess.run([*options, "-version"], check=True, timeout=ON_SERVERS, cwd=server.program.directory)
 

@@ -211,7 +211,7 @@ def test_facts_of_a_day_read_that_day(many, view):
 
 @pytest.mark.regression("fault 249")
 def test_turns_of_two_days_do_not_read_the_messages_of_all_days(many):
-    """Of a thirtieth of the messages each is looked up, and of more all were joined."""
+    """Messages are looked up one by one if they are a thirtieth of all. For more than that all messages were joined."""
     query = "SELECT * FROM facts_turns WHERE said_at >= %(since)s AND said_at < %(until)s"
     scanned, fetched = reads(many, query, {"since": DAY[0], "until": DAY[1] + timedelta(days=1)})
     assert scanned <= {"eras"}, "it is empty"

@@ -31,7 +31,7 @@ CHECKS = [
 ]
 
 EXAMPLES = 4
-"""Of each operation: right ones and wrong ones."""
+"""How many requests are tried for each operation, valid and invalid ones mixed."""
 
 KNOWN = ("barge-in-x", "parallel-tools-x", "acme/1")
 

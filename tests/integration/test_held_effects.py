@@ -506,7 +506,7 @@ def test_a_database_that_is_filled_from_the_log_anew_asks_for_nothing_that_is_ov
     ended_run(log, "waits-for-a-function")
     waiting = [Raw(one.key, one.value) for one in log.records]
     with projector(road.settings, NAMED) as running:
-        # Of frames from before it owned the partitions, only effects of open work would be published.
+        # For frames from before it owned the partitions it would publish only the effects of open work.
         road.until_owned_by(running)
         road.publish([*histories("first"), *long_answer("long", 2_500), *OPEN, *waiting])
         road.until_idle(running)

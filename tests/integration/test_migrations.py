@@ -613,7 +613,7 @@ class TestRoles:
             ("operator", "SELECT version FROM erase('kept', 'x')"),
             ("projector", "DELETE FROM messages RETURNING 1"),
             ("projector", "UPDATE erasures SET late_count = late_count + 1 RETURNING 1"),
-            # What a rebuild replaces.
+            # A rebuild replaces these rows.
             ("operator", "DELETE FROM messages RETURNING 1"),
             ("worker", WORKER),
             ("worker", CLAIM),

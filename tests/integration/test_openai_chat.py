@@ -213,7 +213,7 @@ def test_who_leaves_after_another_client_asked_does_not_interrupt_the_answer_of_
         async with asyncio.timeout(ON_SERVERS), connection as dependencies:
             with closing(Following(dependencies, asked)) as following:
                 await following.interrupt()
-            # What was published before is folded when this is.
+            # Once this is folded, everything that was published before is too.
             await dependencies.client.publish("shared", InterimTranscriptionFrame(text="Hm"), wait=True)
 
     about = {"extra_headers": {"Frameledger-Context": "shared"}}

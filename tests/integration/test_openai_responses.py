@@ -150,7 +150,7 @@ AGAIN = {
     "items": lambda first: [one.model_dump(exclude_none=True) for one in first.output],
     "texts": lambda first: [{"role": "assistant", "content": first.output_text}, call_of(first)],
 }
-"""What the AI SDK, LangChain and Pydantic AI say that they were told."""
+"""The forms in which the AI SDK, LangChain and Pydantic AI send the first response back."""
 
 
 @pytest.mark.regression("gateway 120")

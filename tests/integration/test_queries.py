@@ -14,7 +14,7 @@ from tests.support.tiers import every
 
 HISTORIES = sorted((ROOT / "tests" / "histories").glob("*.jsonl"))
 COLUMNS = 120
-# As long as the ids that most people use.
+# As long as a usual id: a UUID.
 CONTEXT = "8d4f2f6e-54a7-4c39-9b5c-3a1f0e7d2b61"
 HELLO = b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"Hello"}]}'
 

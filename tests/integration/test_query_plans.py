@@ -295,7 +295,7 @@ def test_the_turns_of_a_long_conversation_are_found_without_the_eras_of_all(fill
 
 
 def test_every_view_that_names_conversations_reads_one_of_them_if_one_is_asked_for(filled):
-    """Of all views, including future ones."""
+    """This checks all views, including future ones."""
     views = filled.execute(
         "SELECT viewname::text FROM pg_views INNER JOIN information_schema.columns ON table_name = viewname "
         "WHERE schemaname = 'public' AND column_name = 'context_id' ORDER BY viewname"
@@ -508,7 +508,7 @@ SPEAK = f"""
 @pytest.mark.regression("gateway 31")
 @pytest.mark.parametrize("is_asked", [True, False])
 def test_the_latest_request_is_found_however_much_was_said_since(filled, is_asked):
-    """In a conversation of 20,000 frames of speech and of a service's calls."""
+    """The conversation has 20,000 frames of speech and of a service's calls."""
     about = {
         "id": LONG,
         "setting": "system_instruction",
@@ -534,7 +534,7 @@ def test_the_latest_request_is_found_however_much_was_said_since(filled, is_aske
 
 
 def test_a_response_reads_the_frames_of_its_answer_alone(filled):
-    """Of a conversation of 20,000 frames in which each twentieth asks, and which calls and runs go through."""
+    """The conversation has 20,000 frames. Each twentieth asks, and there are calls and runs throughout."""
     asking = {"asking": list(ASKING), "speaking": list(SPEAKING)}
     with filled.transaction(force_rollback=True):
         # Frames are an archive, whose triggers keep them as they are.

@@ -120,7 +120,7 @@ def folded_by(road, version):
 
 @pytest.mark.long
 def test_frames_whose_rows_are_lost_come_back_from_the_log(road, command):
-    """In the middle, at the beginning and at the end: with their versions, chain and outcomes."""
+    """They are lost in the middle, at the beginning or at the end, and come back with versions, chain and outcomes."""
 
     def rebuild():
         return command(road.settings, "rebuild", "--from", "kafka", "--apply", "--json")

@@ -199,7 +199,7 @@ ERASE = b'{"type":"LLMContextEraseFrame","id":"%s","why":"asked"}'
 
 
 def spoken_in(address):
-    """What each conversation says, by its id."""
+    """The texts of the messages of each conversation, by its id."""
     with psycopg.connect(address) as connection:
         found = connection.execute("SELECT context_id, context_at(context_id) -> 'messages' FROM contexts")
         return {name: [one["content"] for one in messages] for name, messages in found.fetchall()}
@@ -210,8 +210,8 @@ def spoken_in(address):
 def test_what_was_said_before_an_erasure_was_put_back_is_in_a_database_that_is_filled_anew(
     machine, cut_road, run
 ):
-    """Of conversations without and with frames of the next life, of one that was erased again since, and of one whose
-    erasure was published a second time."""
+    """One conversation has no frames of the next life, and one has some; one was erased again since; and the erasure of
+    one was published twice."""
     keys = (b"quiet", b"goes-on", b"again", b"retried")
     projected(cut_road, [Raw(key, SAID % b"of before") for key in keys])
     kept = cut_road.ends()
@@ -317,7 +317,7 @@ def test_a_frame_as_large_as_the_topic_takes_is_put_back_with_fewer_headers_or_t
     projected(cut_road, [])
     assert frames_of(cut_road.address) == frames
 
-    # Only its partition is not finished.
+    # Only the partition of that frame is not finished.
     found, _ = looked(cut_road, run, 1)
     assert [part["partition"] for part in found["partitions"] if part["to_put_back"]] == [told["partition"]]
     assert "'large': frame " in run(cut_road, "recover", "--apply", "--yes").stderr

@@ -86,7 +86,7 @@ def recorded(settings, scenario):
         before = await settled(settings, talk)
         await scenario(talk)
         assert called == [{"city": "Oslo"}]
-        # In no conversation was work requested.
+        # No work was requested in any conversation.
         assert await settled(settings, talk) == before
 
     script = Script.model_validate_json(json.dumps({"replies": RECORDED}))

@@ -199,7 +199,7 @@ def somebody(database):
     name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'somebody'").format(sql.Identifier(name)))
-    # Without the password file, which has the superuser's.
+    # The password file is left out, since it has the superuser's password.
     yield make_conninfo(database, user=name, password="somebody", passfile="/dev/null")
     with psycopg.connect(database, autocommit=True, dbname="postgres") as connection:
         connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))

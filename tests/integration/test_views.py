@@ -18,7 +18,7 @@ from frameledger.ids import ContextId, Version
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 COLUMNS = 120
 TEXTS = ("text", "character varying")
-# As long as a usual id: that of a UUID.
+# As long as a usual id: a UUID.
 LONG_ID = "8d4f2f6e-54a7-4c39-9b5c-3a1f0e7d2b61"
 VIEWS = (
     *("run_history", "token_usage", "latency", "tool_call_history"),

@@ -106,7 +106,7 @@ def wait_no_longer(draft: Draft, keys: Iterable[str]) -> None:
 
 
 def lost_a_place(draft: Draft, call: Call) -> None:
-    """What `call` ended with has no place in the history: request the run of earlier results that waited for nothing
+    """The result of `call` has no place in the history. Request the run of earlier results that waited for nothing
     else, if the history still has them (R3.5)."""
     if draft.calls.groups[call.group].waits_in == draft.place.era:
         wait_no_longer(draft, (call.group,))

@@ -111,13 +111,13 @@ def _open_of(draft: Draft, by: Announced) -> int:
 
 
 def _announcer(by: Announced) -> tuple[RunId | None, Attempt | None, Version | None]:
-    """What counts as one announcer. An attempt without a run says nothing."""
+    """The key by which announcers are told apart. An attempt counts only together with its run."""
     return by.run_id, None if by.run_id is None else by.attempt, by.response
 
 
 def _round_of(draft: Draft, by: Announced) -> Version:
-    """At which version the run opened that announces, so that all its attempts are one round; of a response that names
-    no run, the response; else this version."""
+    """The version that stands for a round: that at which the announcing run opened, so that all its attempts are one
+    round; for a response that names no run, that of the response; else this version."""
     run = draft.runs.open
     if by.run_id is not None and run is not None:
         return run.opened_version

@@ -90,7 +90,8 @@ def settle_cancelled(draft: Draft, call: Call, running: Running) -> None:
 
 
 def _has_no_place(draft: Draft, running: Running) -> bool:
-    """Whether the place was replaced where a synchronous call would say how it ended. In a mirror nothing is said."""
+    """Whether the history no longer has the place where a synchronous call says how it ended. Never so in a mirror,
+    whose messages another program writes."""
     if draft.terms.mirror is not None:
         return False
     return running.position is None or running.era != draft.place.era

@@ -31,7 +31,7 @@ class Root:
     hash: bytes
     conversations: int
     receipts: int
-    """Of conversations that were erased."""
+    """How many receipts of erased conversations the tree has."""
 
     at: datetime
     """When the transaction began, by the database's clock. The tree has everything that was committed before, and may

@@ -41,7 +41,7 @@ class InferenceMetrics:
         # No provider reports another model name in its answer: the response model is the requested model.
         of = request.provider, request.model, request.model
         began, has_begun, usage, error_type = time.perf_counter(), False, None, CANCELLED
-        # Of an earlier request of the attempt.
+        # The usage of an earlier request of the attempt.
         before = pushed()
         try:
             async for frame in frames:

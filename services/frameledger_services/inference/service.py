@@ -72,7 +72,7 @@ class InferenceService(work.BackgroundService):
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Answer until `stopping` is set, then finish what can be finished in time, and release the rest."""
-        # Those of an earlier run are closed.
+        # The end of each run closes its connections.
         self._connections = Connections(self._settings, "frameledger inference", role="frameledger_worker")
         await self._model.start()
         try:

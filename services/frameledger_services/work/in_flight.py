@@ -65,7 +65,7 @@ class InFlight(Generic[C]):
         self._failpoint = failpoint
         self._jobs: dict[str, InFlightJob[C]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        """Those of all jobs that have begun, also of one whose claim was lost and is another job's."""
+        """The tasks of all jobs that have begun, also of one whose claim was lost and is another job's now."""
 
         self._ended: dict[tuple[str, str], Ending] = {}
         self._all_settled = asyncio.Event()
@@ -82,7 +82,7 @@ class InFlight(Generic[C]):
 
     def unsettled(self) -> dict[str, str]:
         """Returns every effect whose claim this worker knows and has not settled, with the token of the claim."""
-        # Of the keys: `dict` would copy the mapping.
+        # The keys are pairs of effect and token. Without `keys()`, `dict` would copy the mapping.
         return dict(self._ended.keys()) | {effect: entry.claim for effect, entry in self._jobs.items()}
 
     def start(self, claimed: Sequence[C]) -> None:

@@ -29,7 +29,7 @@ from frameledger_services.settings import Settings
 
 SECONDS = 12 * 3600
 MOST_BYTES = 4_096
-"""Of a request with a token."""
+"""The most bytes in the body of a request that brings a token."""
 
 
 def came_by_https(scope: Scope) -> bool:

@@ -110,7 +110,7 @@ ANSWER = Shape(
     _PARTS,
     re.compile(r"\w+_(id|version|at|count|tokens|secs)"),
 )
-"""What the gateway answers."""
+"""The fields of the gateway's answers."""
 
 # Its content has the shape of a response again.
 _PARTS |= dict.fromkeys(
