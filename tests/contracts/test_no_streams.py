@@ -88,6 +88,87 @@ def test_a_stream_that_is_called_something_else_is_read():
     assert answered(JSON, 200, b"data: " + json.dumps(chunk).encode() + b"\n\n") == "Hello."
 
 
+def streamed(*deltas, last=b"data: [DONE]\n\n"):
+    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    return b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + last
+
+
+@pytest.mark.regression("worker 167")
+@pytest.mark.parametrize(
+    "last", [b"data: [DONE]\n\n", b"data:[DONE]\n\n", b"data: [DONE]\r\n\r\n: bye\r\n\r\n"]
+)
+def test_an_answer_that_ends_with_the_last_event_is_whole_without_a_finish_reason(last):
+    assert answered(STREAM, 200, streamed({"content": "Yes"}, {"content": "."}, last=last)) == "Yes."
+
+
+@pytest.mark.regression("worker 167")
+@pytest.mark.parametrize(
+    "body",
+    [
+        streamed({"content": "Yes"}, last=b""),
+        streamed({"content": ""}),
+        streamed({"reasoning_content": "Hm."}),
+        streamed(),
+    ],
+    ids=["without-the-last-event", "nothing-said", "only-thoughts", "empty"],
+)
+def test_an_answer_without_a_finish_reason_is_lost_if_it_did_not_end_or_says_nothing(body):
+    assert type(answered(STREAM, 200, body)) is errors.ConnectionLostError
+
+
+@pytest.mark.regression("worker 167")
+def test_the_last_event_is_found_in_a_compressed_stream():
+    body = gzip.compress(streamed({"content": "Yes."}))
+    assert answered(STREAM, 200, body, "content-encoding: gzip") == "Yes."
+
+
+@pytest.mark.regression("worker 168")
+@pytest.mark.parametrize("provider", [OpenAILLMService, AnthropicLLMService])
+def test_an_error_in_json_is_told_though_it_is_called_a_stream(provider):
+    refused = answered(
+        STREAM, 200, error(message="too long", type="invalid_request_error"), provider=provider
+    )
+    assert type(refused) is errors.RefusedContextError
+    assert "too long" in refused.message
+    # Comments alone are no error.
+    lost = answered(STREAM, 200, b": keep-alive\n\n" * 3, provider=provider)
+    assert type(lost) is errors.ConnectionLostError
+
+
+@pytest.mark.regression("worker 168")
+def test_an_error_is_told_in_the_form_of_vllm_and_fastchat():
+    said = {"object": "error", "message": "too long", "type": "BadRequestError", "code": 400}
+    for kind, body in (
+        (JSON, json.dumps(said).encode()),
+        (STREAM, streamed(last=b"data: " + json.dumps(said).encode() + b"\n\ndata: [DONE]\n\n")),
+        (
+            STREAM,
+            streamed(
+                {"content": "Yes"}, last=b"data: " + json.dumps(said).encode() + b"\n\ndata: [DONE]\n\n"
+            ),
+        ),
+    ):
+        got = answered(kind, 200, body)
+        assert type(got) is errors.RefusedContextError
+        assert got.message == "openai ended its answer with an error: too long"
+
+
+@pytest.mark.regression("worker 169")
+@pytest.mark.parametrize(
+    ("detail", "told"),
+    [
+        ("Not with this model", "openai answered with 422: Not with this model"),
+        (
+            [{"loc": ["body", "tools"], "msg": "Field required"}],
+            'openai answered with 422: {"detail": [{"loc": ["body", "tools"], "msg": "Field required"}]}',
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_told_as_fastapi_says_it(detail, told):
+    refused = answered(JSON, 422, json.dumps({"detail": detail}).encode())
+    assert (type(refused), refused.message) == (errors.RefusedContextError, told)
+
+
 @pytest.mark.regression("worker 89")
 def test_an_error_that_is_plain_text_is_told():
     got = answered(STREAM, 200, b'data: {"error": "out of memory", "error_type": "generation"}\n\n')

@@ -31,6 +31,21 @@ def test_a_server_that_did_not_get_to_the_end_has_broken_off(reason):
         ended(reason, '{"amount": 1}')
 
 
+@pytest.mark.regression("worker 167")
+def test_calls_are_made_without_a_finish_reason_if_they_are_whole():
+    def done(arguments):
+        answer = OpenAIAnswer("openai", lambda calls: FunctionCallsStartedFrame(function_calls=calls))
+        call = {"index": 0, "id": "x", "function": {"name": "pay", "arguments": arguments}}
+        answer.take({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": None}]})
+        answer.complete = True
+        return list(answer.end())
+
+    announced, end = done('{"amount": 1}')
+    assert (announced.function_calls[0].arguments, end.finish_reason) == ('{"amount": 1}', None)
+    with pytest.raises(IncompleteCallError):
+        done('{"amount": 1')
+
+
 @pytest.mark.regression("worker 160")
 @pytest.mark.parametrize("arguments", [None, "{}"])
 def test_geminis_call_that_cannot_be_read_is_asked_for_again(arguments):

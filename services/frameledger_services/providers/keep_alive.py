@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 from frameledger_services.providers import silence
 
-LAST_EVENTS = (b"data: [DONE]", b"event: message_stop")
-"""The last events of OpenAI's streams and of Anthropic's."""
+LAST_EVENTS = (b"data: [DONE]", b"data:[DONE]", b"event: message_stop", b"event:message_stop")
+"""The last events of OpenAI's streams and of Anthropic's. The space is optional."""
 
 LOOKED_AT = 256
 """The number of last bytes in which the last event is searched."""
@@ -40,6 +40,11 @@ def reading_to_the_end(http: Any) -> Callable[[Any], Awaitable[None]]:
     return read_to_the_end
 
 
+def is_last(end: bytes) -> bool:
+    """Returns whether the last event is among these bytes, which are the latest that came."""
+    return any(event in end for event in LAST_EVENTS)
+
+
 class _ReadToTheEnd:
     transport_error: ClassVar[type[Exception]]
 
@@ -56,7 +61,7 @@ class _ReadToTheEnd:
 
     async def aclose(self) -> None:
         try:
-            if any(event in self._tail for event in LAST_EVENTS):
+            if is_last(self._tail):
                 with suppress(TimeoutError, self.transport_error):
                     async with asyncio.timeout(SECS):
                         async for _ in self._parts:

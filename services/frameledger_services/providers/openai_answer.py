@@ -47,12 +47,13 @@ class OpenAIAnswer:
         """The field in which the open thought arrives, "" if servers do not need it back; None without a thought."""
         self._details = reasoning.Details()
         self._refused = False
+        self._spoke = False
         self.usage: Usage | None = None
         """Tokens used so far; most servers report them with the end, some with every chunk."""
         self.finish_reason: str | None = None
         """Why the model stopped, in the API's word; None until it has said so."""
         self.complete = False
-        """Never known before the stream's end: the usage follows the finish reason."""
+        """Whether the stream ended with `[DONE]`, which is no chunk: the usage follows the finish reason."""
 
     def take(self, chunk: JsonObject) -> list[AnyFrame]:
         """The frames of a chunk; often none."""
@@ -80,6 +81,7 @@ class OpenAIAnswer:
         yield from self._text(text(delta.get("content")) + refusal)
         calls = delta.get("tool_calls")
         for call in [calls] if isinstance(calls, dict) else objects(calls):
+            self._spoke = True
             function, custom = an_object(call.get("function")), an_object(call.get("custom"))
             self._calls.add(
                 number(call.get("index")),
@@ -100,6 +102,7 @@ class OpenAIAnswer:
 
     def _text(self, content: str) -> Iterator[AnyFrame]:
         if content:
+            self._spoke = True
             yield from self._end_thought()
             yield LLMTextFrame(text=content)
 
@@ -109,10 +112,13 @@ class OpenAIAnswer:
             yield LLMThoughtEndFrame(signature=reasoning.signature(field) if field else None)
 
     def end(self) -> Iterator[AnyFrame]:
-        """The frames of the stream's end. Raises `ConnectionLostError` if no finish reason came, and
-        `ProviderUnavailableError` if the server broke off."""
-        stated = self.finish_reason
-        if stated is None:
+        """The frames of the stream's end. Raises `ConnectionLostError` if neither a finish reason came nor, after words
+        or calls, the last event, and `ProviderUnavailableError` if the server broke off.
+
+        Some servers never say why an answer ended: vllm-mlx, Groq with some models, gateways to Gemini. Who asked them
+        again would get each answer several times, and no other end."""
+        stated = self.finish_reason or ""
+        if not stated and not (self.complete and self._spoke):
             raise self._calls.broken_off(self._provider)
         # Gemini adds more, as in `content_filter: RECITATION`.
         kind = stated.partition(":")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from abc import ABC
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from functools import cached_property, partial
@@ -12,7 +13,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self
 import httpx
 
 from frameledger.frames import AnyFrame, Usage
-from frameledger_services.providers import http_errors, loose_json
+from frameledger_services.providers import http_errors, keep_alive, loose_json
 from frameledger_services.providers.call_pieces import Announce
 from frameledger_services.providers.errors import (
     ConnectionLostError,
@@ -22,7 +23,6 @@ from frameledger_services.providers.errors import (
     UnmappableError,
 )
 from frameledger_services.providers.http_errors import MALFORMED
-from frameledger_services.providers.keep_alive import reading_to_the_end
 from frameledger_services.providers.loose_json import JsonObject, an_object
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService, TAdapter
@@ -38,7 +38,7 @@ FINISHED_SECONDS = 5.0
 completion timeout is short."""
 
 _LONGEST_BODY = 2**16
-"""Bytes of a response that is no event stream in which an error is looked for."""
+"""Bytes of a response without an event in which an error is looked for."""
 
 _NO_MORE = object()
 """Returned instead of an event."""
@@ -58,7 +58,7 @@ class StreamedAnswer(Protocol):
     nothing of the answer is lost."""
 
     complete: bool
-    """Whether the last event has come, where the API has one."""
+    """Whether the last event has come. Set from outside if the SDK keeps it to itself."""
 
     def take(self, event: JsonObject, /) -> Iterable[AnyFrame]:
         """The frames of an event; often none."""
@@ -144,7 +144,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
                 # `LLMService.answer` limits how long the provider may be silent.
                 timeout=self._http.Timeout(None, connect=CONNECT_SECONDS),
                 http_client=self.sdk.DefaultAsyncHttpxClient(
-                    event_hooks={"response": [reading_to_the_end(self._http)]}
+                    event_hooks={"response": [keep_alive.reading_to_the_end(self._http)]}
                 ),
             )
 
@@ -161,7 +161,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
         answer = self.answer_class(self.provider, partial(self.announcement, request))
         await self._connect()
         stream: Any = None
-        body: bytearray | None = None
+        body: _Body | None = None
         try:
             stream = await self._client.post(
                 self.path,
@@ -171,15 +171,18 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
                 stream=True,
                 stream_cls=self.sdk.AsyncStream[object],
             )
-            body = _body_of(stream.response)
+            body = _Body(stream.response)
             # How long the next event is waited for; the answer is over then, whether or not the stream ends.
             within: float | None = None
             async with stream:
                 events = aiter(stream)
                 while (event := await _next(events, within)) is not _NO_MORE:
-                    body = None
+                    body.beginning = None
+                    event = an_object(event)
+                    if event.get("object") == "error" and answer.finish_reason is None:
+                        raise self._reported(event)
                     reported = answer.usage
-                    frames = tuple(answer.take(an_object(event)))
+                    frames = tuple(answer.take(event))
                     if answer.finish_reason is not None:
                         within = min(FINISHED_SECONDS, self.completion_timeout_secs / 2)
                     if (
@@ -200,8 +203,10 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
         if answer.usage is not None:
             # What follows may be an error instead of an end frame, or calls that are more than a run may make.
             await self.push_usage(answer.usage)
-        if body:
-            raise self._not_a_stream(stream.response, bytes(body))
+        if body is not None:
+            if body.beginning:
+                self._check_stream(stream.response, loose_json.read(bytes(body.beginning)))
+            answer.complete = answer.complete or keep_alive.is_last(body.end)
         for frame in answer.end():
             yield frame
 
@@ -209,17 +214,27 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
         """Returns the headers that this request needs beside those of the SDK, or in their place."""
         return {}
 
-    def _not_a_stream(self, response: Any, body: bytes) -> ProviderError:
-        """Returns the error for a successful response without an event: the one in its body, if there is one."""
-        match loose_json.read(body):
+    def _check_stream(self, response: Any, said: object) -> None:
+        """Raise the error for a successful response without an event: the one that its body says, or that it is no
+        event stream, if its header says so."""
+        match said:
             case {"error": (dict() | str()) as error} if error:
-                kinds = (error.get("code"), error.get("type")) if isinstance(error, dict) else ()
-                return http_errors.in_the_stream(
-                    self.provider, message=_text_of(error) or "no reason", kinds=kinds, secret=self._api_key
-                )
+                raise self._reported(an_object(said))
+            case {"object": "error"}:
+                raise self._reported(an_object(said))
         kind = response.headers.get("content-type") or "no content type"
-        return ProviderRefusedError(
-            f"{self.provider} answered with {kind} instead of a stream of events. See {self._settings_to_check()}."
+        if "text/event-stream" not in kind:
+            raise ProviderRefusedError(
+                f"{self.provider} answered with {kind} instead of a stream of events. See {self._settings_to_check()}."
+            )
+
+    def _reported(self, said: JsonObject) -> ProviderError:
+        """Returns the error that a successful response reports, as an object in it or in the form of error responses of
+        vLLM and FastChat."""
+        error = said.get("error") or said
+        kinds = (error.get("code"), error.get("type")) if isinstance(error, dict) else ()
+        return http_errors.in_the_stream(
+            self.provider, message=_text_of(error) or "no reason", kinds=kinds, secret=self._api_key
         )
 
     def _settings_to_check(self) -> str:
@@ -271,8 +286,9 @@ async def _next(events: AsyncIterator[object], within: float | None) -> object:
 
 
 def _message(error: Any) -> str:
-    """Returns the provider's message, without what the SDK puts around it."""
-    return _text_of(error.body) or str(error.message)
+    """Returns the provider's message, without what the SDK puts around it. If it has another form, such as FastAPI's
+    list of what is wrong with a request, all of it is the message."""
+    return _text_of(error.body) or (json.dumps(error.body) if error.body else str(error.message))
 
 
 def _text_of(error: object) -> str:
@@ -280,23 +296,27 @@ def _text_of(error: object) -> str:
     match error:
         case {"error": {"message": str(message)}} | {"message": str(message)}:
             return message
-        case {"error": str(message)} | str(message):
+        case {"error": str(message)} | {"detail": str(message)} | str(message):
             return message
     return ""
 
 
-def _body_of(response: Any) -> bytearray | None:
-    """Returns a buffer that fills while a response is read that says that it is no event stream; None for an event
-    stream. What the response says may be wrong."""
-    if "text/event-stream" in response.headers.get("content-type", ""):
-        return None
-    body = bytearray()
-    read = response.aiter_bytes
+class _Body:
+    """What a response says, decompressed, while it is read. Its header may be wrong about it."""
 
-    async def aiter_bytes() -> AsyncIterator[bytes]:
-        async for part in read():
-            body.extend(part[: _LONGEST_BODY - len(body)])
+    def __init__(self, response: Any) -> None:
+        self.beginning: bytearray | None = bytearray()
+        """As far as an error is looked for in it; set to None once an event has come."""
+
+        self.end = b""
+        """The latest bytes that came."""
+
+        self._read = response.aiter_bytes
+        response.aiter_bytes = self._aiter_bytes
+
+    async def _aiter_bytes(self) -> AsyncIterator[bytes]:
+        async for part in self._read():
+            if self.beginning is not None:
+                self.beginning.extend(part[: _LONGEST_BODY - len(self.beginning)])
+            self.end = (self.end + part)[-keep_alive.LOOKED_AT :]
             yield part
-
-    response.aiter_bytes = aiter_bytes
-    return body
