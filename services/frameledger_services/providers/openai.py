@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
 import httpx
 import openai
 
-from frameledger_services.providers.openai_adapter import DeveloperRole, OpenAILLMAdapter
+from frameledger_services.providers.openai_adapter import OpenAILLMAdapter
 from frameledger_services.providers.openai_answer import OpenAIAnswer
+from frameledger_services.providers.openai_dialect import DeveloperRole, Dialect
 from frameledger_services.providers.sdk import SdkLLMService
 from frameledger_services.settings import Settings
-
-_OPENAI = ("api.openai.com",)
-_AZURE = ("openai.azure.com", "services.ai.azure.com")
-_MISTRAL = ("mistral.ai",)
 
 
 class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
@@ -52,35 +50,25 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
         alternating: bool | None = None,
         **options: Any,
     ) -> None:
-        """The arguments say which requests the server accepts; the adapter describes each. None stands for the default
-        of the host. Only OpenAI and Azure know the role `developer`, refuse `max_tokens`, refuse functions to a model
-        that reasons, and need neither a first message of the user nor plain text. They and Mistral accept consecutive
-        messages of one role. OpenAI and Mistral accept no extra fields, and Mistral needs short ids of calls, fields of
-        its own and a strict order of messages. `options` are those of `SdkLLMService`."""
+        """The arguments say which requests the server accepts (`Dialect`). None stands for the default of the host.
+        `options` are those of `SdkLLMService`."""
         super().__init__(**options)
-        host = httpx.URL(self._base_url).host
-        is_openai, is_mistral = _is_of(host, *_OPENAI, *_AZURE), _is_of(host, *_MISTRAL)
-        self._adapter = type(self).adapter_class(
-            developer_role or ("developer" if is_openai else "user"),
-            takes_max_tokens=_or(takes_max_tokens, not is_openai),
-            takes_extra_fields=_or(takes_extra_fields, not _is_of(host, *_OPENAI, *_MISTRAL)),
-            short_call_ids=_or(short_call_ids, is_mistral),
-            reasons_with_functions=_or(reasons_with_functions, not is_openai),
-            user_first=_or(user_first, not is_openai),
-            plain_text=_or(plain_text, not is_openai),
-            mistral_fields=_or(mistral_fields, is_mistral),
-            strict_order=_or(strict_order, is_mistral),
-            alternating=_or(alternating, not (is_openai or is_mistral)),
-        )
+        given = {
+            "developer_role": developer_role or None,
+            "takes_max_tokens": takes_max_tokens,
+            "takes_extra_fields": takes_extra_fields,
+            "short_call_ids": short_call_ids,
+            "reasons_with_functions": reasons_with_functions,
+            "user_first": user_first,
+            "plain_text": plain_text,
+            "mistral_fields": mistral_fields,
+            "strict_order": strict_order,
+            "alternating": alternating,
+        }
+        known = asdict(Dialect.of_host(httpx.URL(self._base_url).host))
+        chosen = {name: value for name, value in given.items() if value is not None}
+        self._adapter = type(self).adapter_class(**known | chosen)
 
     @classmethod
     def configured(cls, settings: Settings, /, **options: Any) -> Self:
         return super().configured(settings, **{"developer_role": settings.openai_developer_role} | options)
-
-
-def _is_of(host: str, *domains: str) -> bool:
-    return any(host == domain or host.endswith(f".{domain}") for domain in domains)
-
-
-def _or(option: bool | None, default: bool) -> bool:
-    return default if option is None else option

@@ -6,18 +6,18 @@ import hashlib
 import re
 import string
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from dataclasses import asdict
+from typing import Any, Self
 
 from frameledger.context import LLMContextMessage, LLMSpecificMessage
 from frameledger_services.providers import call_arguments, content, extra_content, message_order, reasoning
 from frameledger_services.providers.adapter import LLMAdapter, Prompt
 from frameledger_services.providers.errors import UnmappableError
 from frameledger_services.providers.extra_content import ExtraContent
+from frameledger_services.providers.openai_dialect import DeveloperRole, Dialect
 from frameledger_services.providers.pairing import tool_calls
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.providers.tool_forms import Function, Tool, ToolChoice
-
-DeveloperRole = Literal["developer", "system", "user"]
 
 _LONGEST_ID = 40
 """Characters of a call's id; a longer one is refused."""
@@ -91,52 +91,12 @@ class OpenAILLMAdapter(LLMAdapter):
     )
     own_messages_are_standard = True
 
-    def __init__(
-        self,
-        developer_role: DeveloperRole = "developer",
-        *,
-        takes_max_tokens: bool = True,
-        takes_extra_fields: bool = True,
-        short_call_ids: bool = False,
-        reasons_with_functions: bool = True,
-        user_first: bool = False,
-        plain_text: bool = False,
-        mistral_fields: bool = False,
-        strict_order: bool = False,
-        alternating: bool = False,
-        accepted_names: bool = True,
-    ) -> None:
-        """`takes_max_tokens` is false for servers whose newer models refuse the old name of the limit,
-        `takes_extra_fields` for those that refuse what other servers add to their answers, `reasons_with_functions` for
-        OpenAI. `user_first` and `plain_text` are for all others, `alternating` too, except for Mistral, and
-        `short_call_ids`, `mistral_fields` and `strict_order` for Mistral. `accepted_names` is false for requests of
-        earlier versions, which sent each name as it is stored."""
-        self._developer_role = developer_role
-        self._takes_max_tokens = takes_max_tokens
-        self._takes_extra_fields = takes_extra_fields
-        self._short_call_ids = short_call_ids
-        self._reasons_with_functions = reasons_with_functions
-        self._user_first = user_first
-        self._plain_text = plain_text
-        self._mistral_fields = mistral_fields
-        self._strict_order = strict_order
-        self._alternating = alternating
-        self._accepted_names = accepted_names
+    def __init__(self, developer_role: DeveloperRole = "developer", **others: bool) -> None:
+        """The arguments are the fields of a `Dialect`."""
+        self._dialect = Dialect(developer_role, **others)
 
     def parameters(self) -> dict[str, Any]:
-        return {
-            "developer_role": self._developer_role,
-            "takes_max_tokens": self._takes_max_tokens,
-            "takes_extra_fields": self._takes_extra_fields,
-            "short_call_ids": self._short_call_ids,
-            "reasons_with_functions": self._reasons_with_functions,
-            "user_first": self._user_first,
-            "plain_text": self._plain_text,
-            "mistral_fields": self._mistral_fields,
-            "strict_order": self._strict_order,
-            "alternating": self._alternating,
-            "accepted_names": self._accepted_names,
-        }
+        return asdict(self._dialect)
 
     def with_parameters(self, parameters: Mapping[str, Any]) -> Self:
         takes_max_tokens = parameters["takes_max_tokens"]
@@ -150,7 +110,11 @@ class OpenAILLMAdapter(LLMAdapter):
 
     def whole_body(self, prompt: Prompt) -> dict[str, Any]:
         body = super().whole_body(prompt)
-        if not self._reasons_with_functions and body.get("tools") and _reasons_by_itself(body["model"]):
+        if (
+            not self._dialect.reasons_with_functions
+            and body.get("tools")
+            and _reasons_by_itself(body["model"])
+        ):
             body.setdefault("reasoning_effort", "none")
         return body
 
@@ -162,16 +126,16 @@ class OpenAILLMAdapter(LLMAdapter):
         if prompt.tool_choice is not None:
             body["tool_choice"] = _choice(prompt.tool_choice, prompt.tools)
         # Mistral reports the usage in any case, and refuses the field that requests it.
-        options = {} if self._mistral_fields else {"stream_options": {"include_usage": True}}
+        options = {} if self._dialect.mistral_fields else {"stream_options": {"include_usage": True}}
         return body | {"stream": True} | options
 
     def _sampling(self, settings: LLMSettings) -> dict[str, Any]:
         values = {name: getattr(settings, name) for name in sorted(self.settings_mapped)}
         values = {name: value for name, value in values.items() if value is not None}
-        if self._mistral_fields:
+        if self._dialect.mistral_fields:
             return _with_mistrals_names(values)
         newer = values.get("max_completion_tokens")
-        if "max_tokens" in values and (newer is not None or not self._takes_max_tokens):
+        if "max_tokens" in values and (newer is not None or not self._dialect.takes_max_tokens):
             older = values.pop("max_tokens")
             values["max_completion_tokens"] = older if newer is None else min(older, newer)
         return values
@@ -189,21 +153,23 @@ class OpenAILLMAdapter(LLMAdapter):
             for place, message in enumerate(prompt.messages)
         ]
         messages = [*system, *(message for message in written if message is not None)]
-        if self._mistral_fields:
+        if self._dialect.mistral_fields:
             messages = [_nameless(message) for message in messages]
-        elif self._accepted_names:
+        elif self._dialect.accepted_names:
             messages = [_named(message) for message in messages]
-        if self._user_first or not messages:
+        if self._dialect.user_first or not messages:
             messages = message_order.user_first(messages)
-        if self._strict_order:
+        if self._dialect.strict_order:
             messages = message_order.in_strict_order(messages)
-        if self._alternating:
-            anywhere = self._developer_role != "user"
+        if self._dialect.alternating:
+            anywhere = self._dialect.developer_role != "user"
             messages = message_order.alternating(messages, system_anywhere=anywhere)
         return messages
 
     def _reasoning(self, prompt: Prompt) -> Mapping[int, Mapping[str, Any]]:
-        if not self._takes_extra_fields or not (prompt.tools or any(map(tool_calls, prompt.messages))):
+        if not self._dialect.takes_extra_fields or not (
+            prompt.tools or any(map(tool_calls, prompt.messages))
+        ):
             return {}
         return reasoning.returned(prompt.messages)
 
@@ -212,7 +178,7 @@ class OpenAILLMAdapter(LLMAdapter):
     ) -> Mapping[str, Any] | None:
         if isinstance(message, LLMSpecificMessage):
             if _is_thought(message):
-                if self._takes_extra_fields:
+                if self._dialect.takes_extra_fields:
                     extra.read(message.message)
                 return None
             raise UnmappableError(self.provider, f"message {place + 1} of the request, which has no role")
@@ -220,7 +186,7 @@ class OpenAILLMAdapter(LLMAdapter):
         if message.get("content") in ([], ()):
             # The API refuses an empty list, and accepts empty text; for an assistant with calls also null.
             message = {**message, "content": None if message["role"] == "assistant" else ""}
-        elif self._plain_text and _is_text(message.get("content")):
+        elif self._dialect.plain_text and _is_text(message.get("content")):
             message = {**message, "content": content.text_of(message)}
         match message.get("role"):
             case "assistant":
@@ -230,15 +196,15 @@ class OpenAILLMAdapter(LLMAdapter):
                 return self._assistant(message, extra)
             case "tool":
                 return {**message, "tool_call_id": self.call_id(message["tool_call_id"])}
-            case "developer" if not self._strict_order:
+            case "developer" if not self._dialect.strict_order:
                 return self._developer(message)
             case _:
                 return message
 
     def _developer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self._developer_role == "user":
+        if self._dialect.developer_role == "user":
             return message_order.as_user(message)
-        return {**message, "role": self._developer_role}
+        return {**message, "role": self._dialect.developer_role}
 
     def _assistant(self, message: Mapping[str, Any], extra: ExtraContent) -> Mapping[str, Any] | None:
         calls = message.get("tool_calls")
@@ -259,10 +225,10 @@ class OpenAILLMAdapter(LLMAdapter):
 
     def call_id(self, tool_call_id: str) -> str:
         is_short = _SHORT_ID.fullmatch(tool_call_id) is not None
-        if is_short if self._short_call_ids else len(tool_call_id) <= _LONGEST_ID:
+        if is_short if self._dialect.short_call_ids else len(tool_call_id) <= _LONGEST_ID:
             return tool_call_id
         digest = hashlib.sha256(tool_call_id.encode(errors="backslashreplace"))
-        if not self._short_call_ids:
+        if not self._dialect.short_call_ids:
             return f"call_{digest.hexdigest()[:32]}"
         number = int.from_bytes(digest.digest())
         return "".join(_LETTERS_AND_DIGITS[number // 62**place % 62] for place in range(9))

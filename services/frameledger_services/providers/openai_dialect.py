@@ -1,0 +1,63 @@
+"""Which requests a server takes that is compatible with OpenAI's chat completions, and what is known by its host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+DeveloperRole = Literal["developer", "system", "user"]
+
+_OPENAI = ("api.openai.com",)
+_AZURE = ("openai.azure.com", "services.ai.azure.com")
+_MISTRAL = ("mistral.ai",)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The fields are recorded with each worker, so that its requests can be made again."""
+
+    developer_role: DeveloperRole = "developer"
+    takes_max_tokens: bool = True
+    """False for servers whose newer models refuse the old name of the limit."""
+
+    takes_extra_fields: bool = True
+    """False for servers that refuse what others add to their answers."""
+
+    short_call_ids: bool = False
+    reasons_with_functions: bool = True
+    """False for OpenAI, whose models that reason refuse functions."""
+
+    user_first: bool = False
+    plain_text: bool = False
+    mistral_fields: bool = False
+    strict_order: bool = False
+    alternating: bool = False
+    accepted_names: bool = True
+    """False for requests of earlier versions, which sent each name as it is stored."""
+
+    @classmethod
+    def of_host(cls, host: str) -> Self:
+        """Returns the dialect of the server at a host.
+
+        Only OpenAI and Azure know the role `developer`, refuse `max_tokens`, refuse functions to a model that reasons,
+        and need neither a first message of the user nor plain text. They and Mistral accept consecutive messages of one
+        role. OpenAI and Mistral accept no extra fields, and Mistral needs short ids of calls, fields of its own and a
+        strict order of messages.
+        """
+        is_openai, is_mistral = _is_of(host, *_OPENAI, *_AZURE), _is_of(host, *_MISTRAL)
+        return cls(
+            developer_role="developer" if is_openai else "user",
+            takes_max_tokens=not is_openai,
+            takes_extra_fields=not _is_of(host, *_OPENAI, *_MISTRAL),
+            short_call_ids=is_mistral,
+            reasons_with_functions=not is_openai,
+            user_first=not is_openai,
+            plain_text=not is_openai,
+            mistral_fields=is_mistral,
+            strict_order=is_mistral,
+            alternating=not (is_openai or is_mistral),
+        )
+
+
+def _is_of(host: str, *domains: str) -> bool:
+    return any(host == domain or host.endswith(f".{domain}") for domain in domains)
