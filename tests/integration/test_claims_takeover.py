@@ -59,6 +59,28 @@ def test_a_dead_workers_own_lease_counts_too(scene):
     run(scenario())
 
 
+@pytest.mark.regression("worker 175")
+def test_after_the_databases_clock_was_set_back_a_dead_worker_is_noticed_a_lease_later(scene):
+    async def scenario():
+        (effect,) = await scene.ask("a")
+        async with workers(scene.address, {}, {}) as (dead, one):
+            await dead.claim_runs([effect])
+            await one.connection.execute(
+                "UPDATE workers SET heartbeat_at = heartbeat_at + interval '1 hour', "
+                "connected_at = connected_at + interval '1 hour'"
+            )
+            assert (await one.heartbeat([])).alive
+            await claims.reap_workers(one.connection)
+            # Their lease is a minute.
+            later = "UPDATE workers SET {0} = {0} - interval '61 s' WHERE worker_id = %s"
+            await one.connection.execute(later.format("heartbeat_at"), (dead.id,))
+            assert await one.take_over_runs(10) == []
+            await one.connection.execute(later.format("connected_at"), (one.id,))
+            assert len(await one.take_over_runs(10)) == 1
+
+    run(scenario())
+
+
 def test_two_takeovers_at_once_never_wait_and_never_take_the_same(scene):
     async def scenario():
         effects = await scene.ask(*(f"c{number}" for number in range(200)))

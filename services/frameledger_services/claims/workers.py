@@ -2,6 +2,10 @@
 
 A worker is one session of one process. It is alive while it has not stopped and its last heartbeat is younger than its
 lease, by the database's clock. Once it is not, it never is again.
+
+That clock may be set back, or a standby with another one be promoted. Then heartbeats, and what a worker counts its
+connection from, are in the future, and would have nobody declared dead until that time has come again. A worker puts
+its own right with its next heartbeat; those of workers that send none are put right by `reap_workers`.
 """
 
 from __future__ import annotations
@@ -96,7 +100,13 @@ async def leave(connection: Connection, worker_id: str) -> None:
 
 async def reap_workers(connection: Connection) -> None:
     """Mark workers that died `LONG_DEAD_SECONDS` ago as stopped. They were dead before; this reduces the rows that are
-    searched for live workers."""
+    searched for live workers. A heartbeat of the future, of a clock that was set back, is one of now."""
+    await connection.execute(
+        """
+        UPDATE workers SET heartbeat_at = clock_timestamp()
+        WHERE stopped_at IS NULL AND heartbeat_at > clock_timestamp()
+        """
+    )
     await connection.execute(
         f"""
         UPDATE workers SET stopped_at = heartbeat_at
@@ -112,7 +122,7 @@ async def reap_workers(connection: Connection) -> None:
 # attempt or a later one, counts as lost: once released it is claimed with the next attempt.
 _HEARTBEAT = f"""
     WITH beat AS (
-        UPDATE workers SET heartbeat_at = clock_timestamp()
+        UPDATE workers SET heartbeat_at = clock_timestamp(), connected_at = least(connected_at, clock_timestamp())
         WHERE worker_id = %(worker_id)s AND {rules.alive("workers")}
         RETURNING worker_id
     ), held AS (
