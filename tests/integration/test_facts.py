@@ -98,6 +98,45 @@ def test_of_an_interrupted_answer_both_are_there_what_was_said_and_what_was_hear
     assert len(generated) > len(heard)
 
 
+def of_the_page(words: str) -> str:
+    """The query of the page that has these words, about all days and with all of its rows."""
+    [query] = [query for query, _ in EXAMPLES if words in query]
+    return re.sub(r"\w+ >= '2026-03-04' AND \w+ < '2026-03-05'", "true", query).partition("\nLIMIT")[0]
+
+
+@pytest.mark.regression("fault 252")
+def test_interrupted_answers_are_also_those_that_had_ended_and_those_of_which_nothing_was_heard(folded):
+    cut = {
+        (context_id, heard, never_heard)
+        for context_id, _, _, heard, never_heard in folded.execute(of_the_page("AS never_heard\nFROM facts"))
+    }
+    assert {
+        ("heard-text", 21, "The keeper lived upstairs."),
+        ("heard-text", 0, "A woman named"),
+        ("heard-text", 0, "Her name was Ines Halloran."),
+        ("heard-in-parts", 11, "sail on Sundays."),
+    } <= cut
+
+
+@pytest.mark.regression("fault 253")
+def test_the_speed_of_a_model_is_that_of_answers_whose_tokens_are_known(folded):
+    speed = of_the_page("AS tokens_per_s")
+    with folded.transaction(force_rollback=True):
+        folded.execute(
+            "UPDATE runs SET closed_at = first_text_at + interval '2 s', output_tokens = 10 "
+            "WHERE first_text_at IS NOT NULL"
+        )
+        measured = folded.execute(speed).fetchall()
+        assert len(measured) > 1
+        assert {tokens_per_s for _, _, tokens_per_s in measured} == {5}
+        # As of answers that were cut off: OpenAI reports nothing then, and Anthropic the first token.
+        folded.execute("UPDATE runs SET output_tokens = NULL WHERE started_version % 3 = 0")
+        folded.execute(
+            "UPDATE runs SET output_tokens = 1, usage_partial = true WHERE started_version % 3 = 1"
+        )
+        assert {tokens_per_s for _, _, tokens_per_s in folded.execute(speed)} == {5}
+
+
 def test_a_turn_has_the_words_of_both_sides_and_what_the_user_waited_for(folded):
     turns = folded.execute(
         "SELECT user_said, answer, first_text_s, status FROM facts_turns WHERE context_id = 'barge-in' ORDER BY version"
