@@ -117,6 +117,45 @@ def test_what_was_said_before_another_answer_began_is_of_the_first_alone(databas
         assert connection.execute(shown).fetchall() == [("replaced", "Past"), ("ended", "Half past")]
 
 
+def explained(database):
+    """What explain_run() says of each run's attempts: the model, the versions, and the text."""
+    with psycopg.connect(database) as connection:
+        attempts = connection.execute(
+            "SELECT explain_run(context_id, run_id) -> 'attempts' FROM runs ORDER BY requested_version"
+        ).fetchall()
+    return [[(one["model"], one["from"], one["to"], one["text"]) for one in of_run] for (of_run,) in attempts]
+
+
+@pytest.mark.regression("fault 254")
+def test_an_answer_is_explained_by_its_own_start_and_not_by_that_of_the_next(database):
+    other = STARTS | {"model": "another"}
+    projected(database, STARTS, says("Past"), other, says("Half past"), ENDS)
+    assert explained(database) == [[("my-model", 1, 2, "Past")], [("another", 3, 5, "Half past")]]
+
+
+@pytest.mark.regression("fault 254")
+def test_what_is_still_being_said_is_explained(database):
+    projected(database, RECORDING, *ASKS, STARTS, says("Past"))
+    assert explained(database) == [[("my-model", 5, 6, "Past")]]
+
+
+@pytest.mark.regression("fault 254")
+def test_a_run_that_was_dropped_is_not_explained_by_the_answer_of_another(database):
+    """The second was to follow the first, which the conversation ended."""
+    projected(
+        database,
+        {"type": "LLMRunFrame"},
+        {"type": "LLMRunFrame"},
+        STARTS,
+        says("Goodbye."),
+        {"type": "EndFrame"},
+    )
+    with psycopg.connect(database) as connection:
+        became = connection.execute("SELECT status FROM runs ORDER BY requested_version").fetchall()
+    assert became == [("context_ended",), ("dropped",)]
+    assert explained(database) == [[("my-model", 3, 4, "Goodbye.")], []]
+
+
 @pytest.mark.regression("fault 251")
 @pytest.mark.parametrize(
     ("used", "tokens", "is_partial"),
