@@ -106,7 +106,7 @@ def test_what_the_readme_shows_above_the_way_of_a_frame_happens(reader):
 @pytest.mark.long
 def test_the_pages_go_on_from_the_readme(reader):
     follow_the_readme(reader)
-    with_curl = ["http", "openai", "ag-ui", "tokens"] if shutil.which("curl") else []
+    with_curl = ["http", "openai", "ag-ui", "tokens", "web"] if shutil.which("curl") else []
     for page in (
         "publish",
         "limits",
