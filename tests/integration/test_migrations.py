@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from uuid import uuid4
 
 import psycopg
@@ -277,6 +278,36 @@ def test_of_two_migrations_at_once_one_does_it_and_the_other_finds_it_done(empty
 def test_a_database_without_tables_is_too_old_and_the_remedy_is_named(empty_database):
     with pytest.raises(schema.TooOldError, match=r"no tables of Frameledger yet\. Run `frameledger migrate`"):
         check(empty_database)
+
+
+@pytest.mark.regression("fault 311")
+@pytest.mark.parametrize(
+    "hide", ["ALTER DATABASE {} SET search_path = elsewhere", "REVOKE ALL ON SCHEMA public FROM public"]
+)
+def test_tables_that_a_user_does_not_see_are_not_called_missing(database, hide):
+    name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
+    with psycopg.connect(database, autocommit=True) as superuser:
+        superuser.execute("CREATE SCHEMA elsewhere")
+        superuser.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'somebody'").format(sql.Identifier(name)))
+        superuser.execute(
+            sql.SQL("GRANT CREATE, USAGE ON SCHEMA elsewhere TO {}").format(sql.Identifier(name))
+        )
+        superuser.execute(sql.SQL(hide).format(sql.Identifier(name)))
+    try:
+        address = make_conninfo(database, user=name, password="somebody", passfile="/dev/null")
+        with pytest.raises(
+            schema.HiddenTablesError, match=r"in the schema public, which the user .* does not see"
+        ):
+            check(address)
+        said: list[str] = []
+        # Without a schema that it sees it cannot create any.
+        with suppress(errors.InvalidSchemaName):
+            migration.migrate(address, said.append)
+        assert [line.endswith("left as they are, and others are created.") for line in said] == [True]
+    finally:
+        with psycopg.connect(database, autocommit=True) as superuser:
+            superuser.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(sql.Identifier(name)))
+            superuser.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
 
 
 @pytest.mark.parametrize(

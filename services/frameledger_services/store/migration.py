@@ -53,12 +53,13 @@ def migrate(address: str, say: Callable[[str], None] = lambda _: None) -> Migrat
 
     Blocks, also while another `migrate` works on the same database. If another session holds a table, it waits for
     `LOCK_SECONDS`, then undoes everything and tries again, `TRIES` times; `say` is called with the session that holds
-    it. Raises `TooNewError`, `MissingPermissionError`, and psycopg's errors: for a database that is not reached, and
-    `LockNotAvailable` after the last try.
+    it, and with a warning if there are tables of ours that this session does not see. Raises `TooNewError`,
+    `MissingPermissionError`, and psycopg's errors: for a database that is not reached, and `LockNotAvailable` after the
+    last try.
     """
     for tries_left in reversed(range(TRIES)):
         try:
-            return _migrate(address)
+            return _migrate(address, say)
         except (errors.LockNotAvailable, errors.DeadlockDetected):
             if not tries_left:
                 raise
@@ -67,7 +68,7 @@ def migrate(address: str, say: Callable[[str], None] = lambda _: None) -> Migrat
     raise AssertionError("the last try returns or raises")
 
 
-def _migrate(address: str) -> Migrated:
+def _migrate(address: str, say: Callable[[str], None]) -> Migrated:
     with _opened(address) as connection:
         # A limit of the role or the database would abort a change of a large table each time it is tried.
         connection.exec_driver_sql(_UNLIMITED, (list(database.UNLIMITED),))
@@ -75,6 +76,11 @@ def _migrate(address: str) -> Migrated:
         connection.exec_driver_sql(_ONE_AT_A_TIME)
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
         before, compatible_from = _found(connection)
+        if (
+            before is None
+            and (elsewhere := connection.exec_driver_sql(schema.ELSEWHERE).one())[0] is not None
+        ):
+            say(f"{schema.hidden(*elsewhere)} These are left as they are, and others are created.")
         if before is None or int(before) < int(schema.REVISION):
             command.upgrade(_alembic(connection=connection), schema.REVISION)
             return Migrated(before, schema.REVISION)

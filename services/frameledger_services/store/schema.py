@@ -22,13 +22,21 @@ REVISION = "0030"
 FOUND = "SELECT version_num, to_jsonb(found) ->> 'compatible_from' FROM frameledger_schema AS found"
 
 
+# Also those in a schema that is on the path, and that this user may not use.
+ELSEWHERE = """
+    SELECT string_agg(quote_ident(nspname), ', ' ORDER BY nspname), current_setting('search_path'), current_user
+    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE relname = 'frameledger_schema' AND relkind = 'r' AND NOT pg_table_is_visible(pg_class.oid)
+"""
+
 _MIGRATE = "Run `frameledger migrate`."
 
 
 class SchemaError(ConfigurationError):
     """The database is not in the shape that this release works with. `found` is None for one without our tables.
 
-    Remedy: `TooOldError`: migrate the database. `TooNewError`: upgrade this installation.
+    Remedy: `TooOldError`: migrate the database. `TooNewError`: upgrade this installation. `HiddenTablesError`: see
+    there.
     """
 
     def __init__(self, found: str | None, problem: str, remedy: str = "") -> None:
@@ -52,17 +60,47 @@ class TooNewError(SchemaError):
     """
 
 
-async def check(connection: Connection) -> str:
-    """Returns the revision of the database; raises `TooOldError` or `TooNewError` unless this release works with it.
+class HiddenTablesError(SchemaError):
+    """The tables are in a schema that this session does not see: it is not in its `search_path`, or the user may not
+    use it. The message names both.
 
-    One statement, in a transaction of its own or a savepoint of the caller's, which a missing table leaves usable.
+    Remedy: Set the `search_path` of the user, or in the address, or grant USAGE on the schema. `frameledger migrate`
+    would create other tables, which are empty.
+    """
+
+    def __init__(self, schemas: str, path: str, user: str) -> None:
+        super().__init__(
+            None,
+            hidden(schemas, path, user),
+            f"For this user, set search_path to {schemas} (ALTER ROLE ... SET search_path, or "
+            "options=-csearch_path=... in the address), or GRANT USAGE ON SCHEMA. Run `frameledger migrate` only for "
+            "another installation.",
+        )
+
+
+def hidden(schemas: str, path: str, user: str) -> str:
+    """Says that there are tables of ours that the session does not see."""
+    return (
+        f"The database has tables of Frameledger in the schema {schemas}, which the user {user} does not see: its "
+        f"search_path is {path or 'empty'}, or it may not use that schema."
+    )
+
+
+async def check(connection: Connection) -> str:
+    """Returns the revision of the database; raises `TooOldError`, `TooNewError` or `HiddenTablesError` unless this
+    release works with it.
+
+    Usually one statement, in a transaction of its own or a savepoint of the caller's, which a missing table leaves
+    usable.
     """
     row: tuple[Any, ...] | None = None
     try:
         async with connection.transaction():
             row = await (await connection.execute(FOUND)).fetchone()
     except errors.UndefinedTable:
-        pass
+        elsewhere = await (await connection.execute(ELSEWHERE)).fetchone()
+        if elsewhere is not None and elsewhere[0] is not None:
+            raise HiddenTablesError(*elsewhere) from None
     return compare(*(row or (None, None)))
 
 
