@@ -30,7 +30,7 @@ def own(message):
 
 def call(name, arguments="{}"):
     one = {"id": name, "type": "function", "function": {"name": "f", "arguments": arguments}}
-    return {"role": "assistant", "tool_calls": [one]}
+    return {"role": "assistant", "content": None, "tool_calls": [one]}
 
 
 def result(name, content="1"):
@@ -250,8 +250,27 @@ def test_a_request_that_an_earlier_version_recorded_is_made_as_it_was():
         recorded = {"developer_role": "developer", "takes_max_tokens": takes_max_tokens}
         since = ("short_call_ids", "user_first", "plain_text", "mistral_fields", "strict_order")
         known = recorded | {"takes_extra_fields": takes_max_tokens, "reasons_with_functions": True}
-        known |= dict.fromkeys((*since, "alternating", "accepted_names"), False)
+        known |= dict.fromkeys((*since, "alternating", "accepted_names", "null_content"), False)
         assert adapter.with_parameters(recorded).parameters() == known
+
+
+@pytest.mark.regression("worker 170")
+def test_calls_without_content_are_sent_with_null_to_openai_and_without_the_field_to_others():
+    """OpenAI answers with 500 to a message without the field in a request with a file."""
+    without = {name: value for name, value in call("x").items() if name != "content"}
+    messages = [HELLO, without, result("x"), {**call("y"), "content": ""}, result("y")]
+
+    def sent(service):
+        return service.request(LLMContext(messages)).body["messages"]
+
+    assert sent(OpenAILLMService()) == [HELLO, call("x"), *messages[2:]]
+    assert sent(OpenAILLMService(base_url="http://localhost:11434/v1")) == messages
+    assert sent(OpenAILLMService(null_content=False)) == messages
+    recorded = OpenAILLMService()
+    parameters = recorded.get_llm_adapter().parameters()
+    del parameters["null_content"]
+    recorded.write_with(recorded.get_llm_adapter().with_parameters(parameters))
+    assert sent(recorded) == messages
 
 
 @pytest.mark.regression("worker 158")
@@ -396,7 +415,7 @@ def test_a_strict_schema_says_so_and_any_other_says_nothing(strict):
 
 def called(name):
     one = {"id": "x", "type": "function", "function": {"name": name, "arguments": "{}"}}
-    return {"role": "assistant", "tool_calls": [one]}
+    return {"role": "assistant", "content": None, "tool_calls": [one]}
 
 
 @pytest.mark.regression("worker 30")

@@ -48,6 +48,7 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
         mistral_fields: bool | None = None,
         strict_order: bool | None = None,
         alternating: bool | None = None,
+        null_content: bool | None = None,
         **options: Any,
     ) -> None:
         """The arguments say which requests the server accepts (`Dialect`). None stands for the default of the host.
@@ -64,6 +65,7 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
             "mistral_fields": mistral_fields,
             "strict_order": strict_order,
             "alternating": alternating,
+            "null_content": null_content,
         }
         known = asdict(Dialect.of_host(httpx.URL(self._base_url).host))
         chosen = {name: value for name, value in given.items() if value is not None}

@@ -34,6 +34,7 @@ _SINCE = {
     "mistral_fields": False,
     "strict_order": False,
     "alternating": False,
+    "null_content": False,
     "accepted_names": False,
 }
 """Parameters that earlier versions did not record, with the values that their requests have."""
@@ -63,6 +64,8 @@ class OpenAILLMAdapter(LLMAdapter):
       know the newer name with every model, so they get only that.
     - OpenAI's models from GPT-5.5 on reason by default, and chat completions then refuse functions: if functions are
       offered and the settings name no effort, it is `none`.
+    - Calls without content are sent without that field, because LM Studio, for one, has refused null in it, and to
+      OpenAI with null: `null_content`.
     - Some servers accept text only as a string and not in parts: `plain_text` writes content that is only text as a
       string.
     - APIs refuse a request without a message. Many servers also refuse one in which the user does not speak first
@@ -209,6 +212,8 @@ class OpenAILLMAdapter(LLMAdapter):
     def _assistant(self, message: Mapping[str, Any], extra: ExtraContent) -> Mapping[str, Any] | None:
         calls = message.get("tool_calls")
         if calls:
+            if self._dialect.null_content:
+                message = {"role": "assistant", "content": None, **message}
             return {**message, "tool_calls": [self._call(call) for call in extra.added_to(calls)]}
         rest = {name: value for name, value in message.items() if name != "tool_calls"}
         has_content = any(rest.get(name) for name in ("content", "refusal", "audio", "function_call"))

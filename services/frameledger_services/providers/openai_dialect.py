@@ -32,6 +32,9 @@ class Dialect:
     mistral_fields: bool = False
     strict_order: bool = False
     alternating: bool = False
+    null_content: bool = False
+    """True for OpenAI, which fails (500) over calls without the field `content` in a request with a file."""
+
     accepted_names: bool = True
     """False for requests of earlier versions, which sent each name as it is stored."""
 
@@ -40,9 +43,9 @@ class Dialect:
         """Returns the dialect of the server at a host.
 
         Only OpenAI and Azure know the role `developer`, refuse `max_tokens`, refuse functions to a model that reasons,
-        and need neither a first message of the user nor plain text. They and Mistral accept consecutive messages of one
-        role. OpenAI and Mistral accept no extra fields, and Mistral needs short ids of calls, fields of its own and a
-        strict order of messages.
+        need neither a first message of the user nor plain text, and certainly accept null for no content. They and
+        Mistral accept consecutive messages of one role. OpenAI and Mistral accept no extra fields, and Mistral needs
+        short ids of calls, fields of its own and a strict order of messages.
         """
         is_openai, is_mistral = _is_of(host, *_OPENAI, *_AZURE), _is_of(host, *_MISTRAL)
         return cls(
@@ -56,6 +59,7 @@ class Dialect:
             mistral_fields=is_mistral,
             strict_order=is_mistral,
             alternating=not (is_openai or is_mistral),
+            null_content=is_openai,
         )
 
 
