@@ -33,14 +33,7 @@ def projector() -> None:
     from frameledger_services.projector import service
 
     process.collect_garbage_rarely()
-    with backend.exit_on_error():
-        settings, metrics = _begin()
-        _run(
-            "projector",
-            settings,
-            metrics,
-            lambda stopping: service.serve(settings, stopping, metrics=metrics),
-        )
+    _serve("projector", service.serve)
 
 
 @commands.command()
@@ -54,14 +47,7 @@ def timekeeper() -> None:
     """
     from frameledger_services.timekeeper import service
 
-    with backend.exit_on_error():
-        settings, metrics = _begin()
-        _run(
-            "timekeeper",
-            settings,
-            metrics,
-            lambda stopping: service.serve(settings, stopping, metrics=metrics),
-        )
+    _serve("timekeeper", service.serve)
 
 
 @commands.command()
@@ -190,10 +176,14 @@ def gateway() -> None:
         extras.check("gateway")
         from frameledger_services.gateway import service
 
+    _serve("gateway", service.serve)
+
+
+def _serve(name: str, serve: Callable[..., Awaitable[None]]) -> None:
+    """Run a service that needs nothing but the settings."""
+    with backend.exit_on_error():
         settings, metrics = _begin()
-        _run(
-            "gateway", settings, metrics, lambda stopping: service.serve(settings, stopping, metrics=metrics)
-        )
+        _run(name, settings, metrics, lambda stopping: serve(settings, stopping, metrics=metrics))
 
 
 def _begin() -> tuple[Settings, Metrics]:
