@@ -21,7 +21,7 @@ from frameledger_services.client import EncodedFrame, NotVisibleError, Published
 from frameledger_services.event_log.frame_defaults import with_defaults
 from frameledger_services.gateway import answers, body, outcomes, parameters, preferences
 from frameledger_services.gateway.access import caller
-from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.conversations import PATH
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import JSON, NDJSON
 from frameledger_services.gateway.problems import ProblemError

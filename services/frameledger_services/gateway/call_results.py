@@ -21,9 +21,9 @@ from frameledger.decode_error import DecodeError
 from frameledger.frames import FunctionCallResultFrame
 from frameledger.record import decode
 from frameledger_services.client import PublishedFrame
-from frameledger_services.gateway import answers, body, contexts, parameters, preferences
+from frameledger_services.gateway import answers, body, conversations, parameters, preferences
 from frameledger_services.gateway.client_tools import is_same
-from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.conversations import PATH
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.frames import PAGE_BYTES
 from frameledger_services.gateway.media_types import JSON
@@ -133,7 +133,7 @@ async def _settle(dependencies: Dependencies, request: Request) -> Response:
     if stored.reason == "id_reused":
         raise _key_reused()
     if stored.outcome == "erased":
-        raise await contexts.missing(dependencies, context_id)
+        raise await conversations.missing(dependencies, context_id)
     if not _settles(stored.outcome, stored.reason):
         raise ProblemError(
             "already-settled",
@@ -262,7 +262,7 @@ async def _find_call(
             tool_calls.with_status, context_id, call_id, status, opened_version
         ):
             return call
-    await contexts.head_of(dependencies, context_id)
+    await conversations.head_of(dependencies, context_id)
     past_calls = [
         call
         for call in await dependencies.database.read(past.calls, context_id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from typing import Any
 
 from starlette.requests import Request
@@ -11,10 +10,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from frameledger.errors import FrameledgerError
-from frameledger_services.client import NoSuchContextError, NoSuchVersionError
-from frameledger_services.gateway import answers, parameters
+from frameledger_services.gateway import answers, conversations, parameters
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.answers import REVALIDATED
+from frameledger_services.gateway.conversations import PATH
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.problems import ProblemError
@@ -23,10 +22,7 @@ from frameledger_services.providers import plugins
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.plugins import NoSuchProviderError
 from frameledger_services.store import contexts as stored_contexts
-from frameledger_services.store import erasures
 from frameledger_services.store.context_json import ContextHead, ContextJson, WantedContext
-
-PATH = "/v1/contexts/{context_id}"
 
 FAILURE = "frameledger.failure"
 """The key of a request's scope for the error that ended its fast path (`plain_reads`)."""
@@ -125,8 +121,8 @@ async def _context(dependencies: Dependencies, request: Request) -> Response:
         return await _as_request(request, dependencies, context_id, form)
     found = await dependencies.contexts.read(_wanted(request, context_id))
     if found is None:
-        raise await missing(dependencies, context_id)
-    _check_version(context_id, found)
+        raise await conversations.missing(dependencies, context_id)
+    conversations.check_version(context_id, found)
     headers = {**REVALIDATED, "ETag": tag(found)}
     return Response(written(context_id, found), media_type=JSON, headers=headers)
 
@@ -170,21 +166,11 @@ def written(context_id: str, found: ContextJson) -> bytes:
     )
 
 
-async def head_of(
-    dependencies: Dependencies, context_id: str, *, version: int | None = None, time: datetime | None = None
-) -> ContextHead:
-    """Returns the requested and the newest version of a conversation. Raises `NoSuchContextError`, `NoSuchVersionError`
-    and the problem `erased`."""
-    found = await dependencies.heads.read(WantedContext(context_id, version, time))
-    if found is None:
-        raise await missing(dependencies, context_id)
-    _check_version(context_id, found)
-    return found
-
-
 async def _head_of(dependencies: Dependencies, request: Request) -> ContextHead:
     wanted = _wanted(request, parameters.context_id(request))
-    return await head_of(dependencies, wanted.context_id, version=wanted.version, time=wanted.time)
+    return await conversations.head_of(
+        dependencies, wanted.context_id, version=wanted.version, time=wanted.time
+    )
 
 
 def _wanted(request: Request, context_id: str) -> WantedContext:
@@ -224,27 +210,3 @@ def no_such_form(request: Request, context_id: str, error: FrameledgerError) -> 
     if caller.of(request.scope).redact:
         detail = "The request cannot be made. The reason may quote the conversation, so this token is not shown it."
     return ProblemError("no-such-form", detail, context_id=context_id)
-
-
-def _check_version(context_id: str, found: ContextHead) -> None:
-    if not found.exists:
-        raise NoSuchVersionError(context_id, found.version, found.newest, found.first)
-
-
-async def missing(dependencies: Dependencies, context_id: str) -> Exception:
-    """Returns the error for a conversation without a head: it was erased, or never existed."""
-    receipt = await dependencies.database.read(erasures.newest_receipt, context_id)
-    if receipt is None:
-        return NoSuchContextError(context_id)
-    return ProblemError(
-        "erased",
-        f"The conversation was erased at version {receipt.version}.",
-        context_id=context_id,
-        receipt={
-            "erased_at": receipt.erased_at.isoformat(),
-            "version": receipt.version,
-            "frames": receipt.frame_count,
-            "why": receipt.why,
-            "requested_by": receipt.requested_by,
-        },
-    )

@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from frameledger_services.gateway import answers, contexts, parameters
-from frameledger_services.gateway.contexts import PATH, VERSION
+from frameledger_services.gateway import answers, conversations, parameters
+from frameledger_services.gateway.contexts import VERSION
+from frameledger_services.gateway.conversations import PATH
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, UnboundEndpoint, bound
@@ -114,7 +115,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
 
 async def _history(dependencies: Dependencies, request: Request) -> Response:
     context_id, era = parameters.context_id(request), ONE_ERA.of(request)
-    head = await contexts.head_of(dependencies, context_id)
+    head = await conversations.head_of(dependencies, context_id)
     after = CHANGED_AFTER.of(request)
     rows = await dependencies.database.read(past.messages, context_id, era, after)
     eras = await dependencies.database.read(past.eras, context_id)
@@ -136,7 +137,7 @@ async def _diff(dependencies: Dependencies, request: Request) -> Response:
     if a is None or b is None:
         raise ProblemError("bad-parameter", "from, to: two versions are expected.")
     for version in (a, b):
-        await contexts.head_of(dependencies, context_id, version=version)
+        await conversations.head_of(dependencies, context_id, version=version)
     difference = await dependencies.database.read(history.difference_text, context_id, a, b)
     if difference is None:
         raise ProblemError("no-such-version", "One of them is not there.", context_id=context_id)
@@ -148,7 +149,7 @@ async def _diff(dependencies: Dependencies, request: Request) -> Response:
 async def _why(dependencies: Dependencies, request: Request) -> Response:
     context_id, version = parameters.context_id(request), VERSION.of(request)
     era, position = ERA.in_path_of(request), POSITION.in_path_of(request)
-    await contexts.head_of(dependencies, context_id, version=version)
+    await conversations.head_of(dependencies, context_id, version=version)
     if version is None:
         version = await dependencies.database.read(history.last_of_era, context_id, era)
     elif await dependencies.database.read(past.era_at, context_id, version) != era:
@@ -167,7 +168,7 @@ async def _activity(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
     goes_on, version = await dependencies.database.read(conversation_state.goes_on, context_id)
     if not version:
-        raise await contexts.missing(dependencies, context_id)
+        raise await conversations.missing(dependencies, context_id)
     return answers.json_answer(Activity(context_id, version, goes_on))
 
 
@@ -175,14 +176,14 @@ async def _calls(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
     calls = await dependencies.database.read(past.calls, context_id)
     if not calls:
-        await contexts.head_of(dependencies, context_id)
+        await conversations.head_of(dependencies, context_id)
     listed = b",".join(_call(one) for one in calls)
     return answers.stored_json(b'%s,"calls":[%s]}' % (answers.opened({"context_id": context_id}), listed))
 
 
 async def _verify(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
-    head = await contexts.head_of(dependencies, context_id)
+    head = await conversations.head_of(dependencies, context_id)
     chain = await dependencies.database.read(past.chain, context_id)
     return answers.json_answer(
         Verification(context_id, head.newest, chain.intact, chain.frame_count, chain.broken_at, chain.problem)

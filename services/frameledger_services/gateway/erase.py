@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from frameledger_services.gateway import answers, contexts, parameters
+from frameledger_services.gateway import answers, conversations, parameters
 from frameledger_services.gateway.access import caller
-from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.conversations import PATH
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.problems import ProblemError
@@ -42,7 +42,7 @@ async def _erase(dependencies: Dependencies, request: Request) -> Response:
     why = WHY.of(request)
     if why is None:
         raise ProblemError("bad-parameter", "why: say why the conversation is erased.")
-    await contexts.head_of(dependencies, context_id)
+    await conversations.head_of(dependencies, context_id)
     # Its id is made by the client.
     with publishing(context_id, []):
         try:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from frameledger_services.gateway import answers, contexts, parameters, preferences
+from frameledger_services.gateway import answers, conversations, parameters, preferences
 from frameledger_services.gateway.answers import REVALIDATED
 from frameledger_services.gateway.append import FRAMES
 from frameledger_services.gateway.dependencies import Dependencies
@@ -113,7 +113,7 @@ async def _frames(dependencies: Dependencies, request: Request) -> Response:
     wanted, newest = _selection(request)
     is_file = FORMAT.of(request) is not None
     if is_file or preferences.prefers(request.headers, NDJSON):
-        await contexts.head_of(dependencies, context_id)
+        await conversations.head_of(dependencies, context_id)
         dependencies.check_not_stopping()
         headers = {**REVALIDATED, **(answers.as_file(f"{context_id}.jsonl") if is_file else {})}
         return LineStream(_all(dependencies, context_id, wanted), headers)
@@ -123,7 +123,7 @@ async def _frames(dependencies: Dependencies, request: Request) -> Response:
     )
     frames = page.frames
     if not frames:
-        await contexts.head_of(dependencies, context_id)
+        await conversations.head_of(dependencies, context_id)
     headers = dict(REVALIDATED)
     if not page.is_all:
         # A page from the end is followed by the page before it.
@@ -150,7 +150,7 @@ async def _frame(dependencies: Dependencies, request: Request) -> Response:
         )
         if page.frames and page.frames[0].version == version:
             return Response(written(page.frames[0]), media_type=JSON, headers=REVALIDATED)
-    newest = (await contexts.head_of(dependencies, context_id)).newest
+    newest = (await conversations.head_of(dependencies, context_id)).newest
     raise ProblemError(
         "no-such-version",
         f"The context {context_id!r} has no frame of version {version}.",

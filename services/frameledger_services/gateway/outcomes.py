@@ -21,7 +21,7 @@ from frameledger_services.client import NotVisibleError, PublishedFrame
 from frameledger_services.client import outcomes as client_outcomes
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.gateway import answers, body, parameters, preferences
-from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.conversations import PATH
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.problems import ProblemError

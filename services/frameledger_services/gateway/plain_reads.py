@@ -15,6 +15,7 @@ from frameledger_services.gateway.access.guard import Guard
 from frameledger_services.gateway.access.policy import CONTEXTS
 from frameledger_services.gateway.access.rate_limit import RateLimit
 from frameledger_services.gateway.access.response_headers import ENCODED
+from frameledger_services.gateway.conversations import PATH
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live import complete_response
 from frameledger_services.gateway.media_types import JSON
@@ -73,11 +74,11 @@ class PlainReads:
             return False
         tag, body = answer
         if body is None:
-            metrics.note_template(scope, contexts.PATH, 304)
+            metrics.note_template(scope, PATH, 304)
             await _send(send, 304, [*_ALWAYS, (b"etag", tag.encode())])
             return True
         read_log.note(scope, context_id, tag)
-        metrics.note_template(scope, contexts.PATH, 200)
+        metrics.note_template(scope, PATH, 200)
         head = _HEAD % (tag.encode(), len(body))
         if not complete_response.has_sent(scope, head, body):
             lines = (line.partition(b": ") for line in head.splitlines())

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from frameledger_services.gateway import answers, contexts, parameters
-from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway import answers, contexts, conversations, parameters
+from frameledger_services.gateway.conversations import PATH
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, UnboundEndpoint, bound
@@ -69,7 +69,7 @@ async def _runs(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
     runs = await dependencies.database.read(history.runs, context_id)
     if not runs:
-        await contexts.head_of(dependencies, context_id)
+        await conversations.head_of(dependencies, context_id)
     return answers.json_answer(Runs(context_id, runs))
 
 
@@ -111,7 +111,7 @@ async def _whole_run_id(dependencies: Dependencies, context_id: str, beginning: 
     several."""
     run_ids = await dependencies.database.read(history.runs_named, context_id, beginning)
     if not run_ids:
-        await contexts.head_of(dependencies, context_id)
+        await conversations.head_of(dependencies, context_id)
         raise ProblemError("not-found", f"{context_id!r} has no run {beginning}.")
     if beginning not in run_ids and len(run_ids) > 1:
         raise ProblemError("not-found", f"More than one run of {context_id!r} begins with {beginning}.")

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute
 
 from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.client import NoSuchContextError
-from frameledger_services.gateway import body, client_tools, contexts, parameters
+from frameledger_services.gateway import body, client_tools, conversations, parameters
 from frameledger_services.gateway.access import caller, policy, read_log
 from frameledger_services.gateway.ag_ui import run_input
 from frameledger_services.gateway.ag_ui.asking import Question
@@ -124,7 +124,7 @@ class ClientRuns:
         context_id, last = parameters.context_id(request), LAST.of(request)
         last_run = await self._dependencies.database.read(client_requests.last_asked_run, context_id)
         if last_run is None:
-            raise await contexts.missing(self._dependencies, context_id)
+            raise await conversations.missing(self._dependencies, context_id)
         with self._presence.held(context_id, last_run.run_id):
             goes_on, version = await self._dependencies.database.read(conversation_state.goes_on, context_id)
             if last == version and not goes_on:

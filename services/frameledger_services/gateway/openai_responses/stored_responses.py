@@ -13,7 +13,7 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from frameledger_services.gateway import contexts, parameters, problems
+from frameledger_services.gateway import conversations, parameters, problems
 from frameledger_services.gateway.access import caller, read_log
 from frameledger_services.gateway.access.caller import Caller
 from frameledger_services.gateway.dependencies import Dependencies
@@ -67,7 +67,7 @@ async def find(
     )
     if stored_request is not None:
         return stored_request
-    why = await contexts.missing(dependencies, response_id.context_id)
+    why = await conversations.missing(dependencies, response_id.context_id)
     if isinstance(why, ProblemError) and why.members["receipt"]["version"] >= response_id.version:
         raise why
     raise _unknown(str(response_id), param)
