@@ -17,7 +17,11 @@ def headers_from_json(written: str) -> tuple[tuple[str, bytes | None], ...]:
     """Returns the headers that `headers_as_json` wrote. Raises ValueError for anything else, which only somebody who
     changes rows by hand writes."""
     try:
-        headers = tuple((name, _header_bytes(value)) for name, value in json.loads(written))
+        pairs = json.loads(written)
+        if not all(isinstance(pair, list) for pair in pairs):
+            # A text of two letters would be read as a pair.
+            raise ValueError("a header is a list of a name and a value")
+        headers = tuple((name, _header_bytes(value)) for name, value in pairs)
         # No record has a name with half of a character.
         "".join(name for name, _ in headers).encode()
     # What JSON of another shape leads to, and JSON that is nested too deeply.
