@@ -6,6 +6,7 @@ import pytest
 
 from frameledger import stored
 from frameledger.evolve.state import RejectedTurn
+from frameledger.evolve.text import plus
 from frameledger.fold import Conversation
 from frameledger.ids import Version
 from frameledger.stored import FOLD_VERSION, StoredStateError
@@ -76,3 +77,11 @@ def test_a_text_that_is_damaged_is_the_same_error(text):
 
 def written(fold=FOLD_VERSION, **open_parts) -> bytes:
     return json.dumps({"fold": fold, "state": {"context_id": "a", **open_parts}}).encode()
+
+
+def test_texts_are_equal_if_they_read_the_same_in_however_many_pieces_they_came():
+    pieces, whole = plus(plus(None, "one ", True), "two", True), plus(None, "one two", True)
+    assert pieces == whole
+    assert hash(pieces) == hash(whole)
+    for other in (plus(None, "one", True), plus(None, "one two", False), "one two"):
+        assert whole != other

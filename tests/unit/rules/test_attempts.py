@@ -25,7 +25,12 @@ from tests.unit.rules.dsl import (
 )
 
 from frameledger.evolve.changes import MessageEnded, RunClosed, RunStarted
-from frameledger.frames import VisionFullResponseEndFrame, VisionFullResponseStartFrame, VisionTextFrame
+from frameledger.frames import (
+    LLMContextAssistantTimestampFrame,
+    VisionFullResponseEndFrame,
+    VisionFullResponseStartFrame,
+    VisionTextFrame,
+)
 
 
 def one_of_each(run, attempt=None):
@@ -259,6 +264,26 @@ def test_an_error_that_is_not_fatal_is_only_recorded():
     played = play(ask(), start(1), tokens("a", run=1), fail(1, fatal=False), tokens("b", run=1), end(1))
     assert (played.texts, played.outcomes) == (["assistant: ab"], ["applied"] * 6)
     assert play(fail(fatal=False)).became == "applied"
+
+
+@pytest.mark.rule("RA5.attempts", "RA5.request")
+def test_a_run_keeps_when_it_was_requested_and_when_it_opened_through_its_attempts():
+    for attempts in ([], [start(2)], [start(2), start(2, 2)]):
+        run = play(ask(), ask(), fail(1), attempts).state.runs.open
+        assert (run.asked_version, run.opened_version) == (2, 3)
+
+
+@pytest.mark.rule("RA5.attempts")
+def test_an_attempt_takes_nothing_back_that_another_response_has_said():
+    played = play(start(), tokens("before"), ask(), push(), tokens("and then"), start(3), start(3, 2))
+    assert played.texts == ["assistant: before", "assistant: and then"]
+
+
+@pytest.mark.rule("RA5.fence")
+def test_a_time_of_an_answer_passes_the_fence_of_its_run():
+    stamp = LLMContextAssistantTimestampFrame(timestamp="2026-03-01T12:00:00Z", run_id=run_id(1))
+    assert play(ask(), start(1), stamp).became == "applied"
+    assert play(ask(), start(1), end(1), stamp).became == "run_over"
 
 
 @pytest.mark.rule("RA5.fence")

@@ -115,10 +115,23 @@ def test_calls_announced_without_a_run_id_are_never_dispatched_and_may_start():
     assert play(begin("a"), onto=answered).texts == ["assistant: so", *STARTED]
 
 
+@pytest.mark.rule("RA5.commit")
+def test_the_end_of_a_run_dispatches_none_that_was_announced_without_its_id():
+    played = play(ask(), start(1), announce("a"), announce("b", run=1), end(1))
+    assert effects_of(played) == ["call b"]
+    assert stages(played) == {"a": "announced", "b": "dispatched"}
+
+
+@pytest.mark.rule("RA5.attempts", "RA5.commit")
+def test_the_next_attempt_leaves_what_was_announced_without_the_id_of_its_run():
+    played = play(ask(), start(1), announce("a"), announce("b", run=1), start(1, 2))
+    assert stages(played) == {"a": "announced"}
+
+
 @pytest.mark.rule("RA5.start")
 def test_a_worker_does_not_start_what_was_announced_without_a_run_id():
     played = play(announce("a"), begin("a", attempt=1))
-    assert played.outcomes == ["applied", "ignored"]
+    assert played.became == "call_unknown"
     assert played.texts == []
 
 
@@ -250,6 +263,13 @@ def test_the_latest_attempt_a_later_one_and_whoever_names_none_may_settle(attemp
 @pytest.mark.rule("RA5.start")
 def test_a_result_may_name_an_attempt_where_the_start_named_none():
     assert play(begin("a"), result("a", 1, attempt=1)).texts[-1] == "tool a: 1"
+
+
+@pytest.mark.rule("RA5.start")
+def test_a_start_that_names_no_attempt_is_of_none_and_any_attempt_may_take_it_over():
+    played = play(begin("a", safe_to_retry=True), begin("a", attempt=1))
+    assert played.became == "applied"
+    assert [type(change) for change in played.changes] == [CallStarted]
 
 
 WAITS = {"for": "a person", "deadline": None}

@@ -187,6 +187,11 @@ IGNORED = {
     "a result with a word of a call nobody made": ([], result("a", 1, run_llm=True), "call_unknown"),
     "a result before the start": ([announce("a")], result("a", 1), "call_unknown"),
     "a result before the dispatched start": ([ask(), committed("a", run=1)], result("a", 1), "call_unknown"),
+    "a second result, while the id is announced again": (
+        [begin("a"), result("a", 1), announce("a")],
+        result("a", 2),
+        "call_settled",
+    ),
     "a second result": ([begin("a"), result("a", 1)], result("a", 2), "call_settled"),
     "a second result with a word": ([begin("a"), result("a", 1)], result("a", 2, says=True), "call_settled"),
     "a cancel after the result": ([begin("a"), result("a", 1)], cancel("a"), "call_settled"),

@@ -104,6 +104,13 @@ def test_what_names_no_claim_is_judged_by_its_attempt_alone():
     assert ended.became == "applied"
 
 
+@pytest.mark.rule("RA5.claim", "R4.4")
+@pytest.mark.parametrize(("claim", "attempt"), [("a", 1), ("b", 2)])
+def test_a_fatal_error_counts_under_the_claim_of_the_latest_start_and_from_a_later_attempt(claim, attempt):
+    played = play(ask(), under("a", start(1)), under(claim, fail(1, attempt)))
+    assert (played.became, played.state.runs.open) == ("applied", None)
+
+
 # Calls.
 
 CALL = [ask(), committed("a", run=1)]
@@ -161,6 +168,9 @@ def test_who_did_not_start_the_call_cannot_say_that_it_waits():
     played = play(CALL, under("a", begin("a", attempt=1, worker="w")), under("b", waits))
     assert played.became == "call_started"
     assert play(under("a", waits), onto=played).became == "applied"
+    assert play(waits, onto=played).became == "applied"
+    unclaimed = play(CALL, begin("a", attempt=1, worker="w"), under("b", waits))
+    assert unclaimed.became == "call_started"
 
 
 @pytest.mark.rule("RA5.claim")

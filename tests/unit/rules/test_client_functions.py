@@ -16,6 +16,7 @@ from tests.unit.rules.dsl import (
     mirror,
     play,
     result,
+    run_id,
     start,
     tokens,
     tools,
@@ -195,15 +196,52 @@ def test_in_a_mirror_it_waits_and_writes_nothing():
     assert (stages(played), played.texts, effects_of(played)) == ({"a": "running"}, [], [])
 
 
+def long(*names, **fields):
+    """An announcement by the run of the second frame, of calls with long arguments."""
+    calls = [
+        FunctionCallFromLLM(function_name=name, tool_call_id=name, arguments={"text": "x" * 4000})
+        for name in names
+    ]
+    return FunctionCallsStartedFrame(function_calls=calls, run_id=run_id(2), **fields)
+
+
 @pytest.mark.rule("R8.4")
 def test_one_that_has_no_room_is_forgotten():
-    long = FunctionCallFromLLM(function_name="a", tool_call_id="a", arguments={"text": "x" * 4000})
-    said = FunctionCallsStartedFrame(
-        function_calls=[long], run_id=play(brought("a"), ask()).state.runs.open.run_id
-    )
-    played = play(brought("a"), ask(), limits(context_bytes=9000), start(2), said, end(2))
+    played = play(brought("a"), ask(), limits(context_bytes=9000), start(2), long("a"), end(2))
     [settled] = [one for one in played.changes if isinstance(one, CallSettled)]
     assert (settled.end, played.texts, stages(played)) == ("forgotten", [], {})
+
+
+@pytest.mark.rule("R8.4")
+def test_one_that_has_room_takes_what_its_announcement_reserved():
+    played = play(brought("a"), limits(context_messages=3), ask(), committed("a", run=3))
+    assert played.texts == WAITS
+
+
+@pytest.mark.rule("R8.4", "RA5.sequential", "R3.7")
+def test_in_a_queue_one_that_has_no_room_lets_the_next_one_start_and_no_result_waits_for_it():
+    queue = [start(2), announce("c", run=2, group_id="g", run_in_parallel=False)]
+    queue += [long("a", "b", group_id="g", run_in_parallel=False)]
+    offered = play(brought("a", served=("b", "c")), ask(), limits(context_bytes=30_000), queue, end(2))
+    settled = play(begin("c", attempt=1), result("c", 1, attempt=1), onto=offered)
+    assert (effects_of(settled), stages(settled)) == (["call b"], {"b": "dispatched"})
+    alone = play(brought("a", served=("c",)), ask(), limits(context_bytes=30_000))
+    queue[-1] = long("a", group_id="g", run_in_parallel=False)
+    done = play(queue, end(2), begin("c", attempt=1), result("c", 1, attempt=1), onto=alone)
+    assert (effects_of(done), stages(done)) == ([f"run {len(done.steps)}"], {})
+
+
+@pytest.mark.rule("R8.1", "RA5.mirror")
+def test_in_a_mirror_it_waits_whatever_room_there_is():
+    played = play(
+        brought("a"), ask(), mirror("pipecat"), limits(context_bytes=1), start(2), long("a"), end(2)
+    )
+    assert stages(played) == {"a": "running"}
+
+
+def test_a_call_that_names_no_run_is_none_of_the_clients():
+    announced = play(brought("a"), ask(), start(2), announce("a"))
+    assert not announced.state.calls.open["a"].by_client
 
 
 def test_a_state_keeps_what_it_needs_of_it():

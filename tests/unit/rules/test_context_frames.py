@@ -4,6 +4,7 @@ import json
 
 import pytest
 from tests.unit.rules.dsl import (
+    CONTEXT,
     announce,
     answer,
     append,
@@ -19,6 +20,7 @@ from tests.unit.rules.dsl import (
     push,
     result,
     run_id,
+    settings,
     speak,
     start,
     stop,
@@ -28,7 +30,10 @@ from tests.unit.rules.dsl import (
 )
 
 from frameledger.context import LLMSpecificMessage
+from frameledger.evolve import State
 from frameledger.evolve.changes import EraBegan, MessageAppended
+from frameledger.evolve.state import MessageCursor, RequestParameters
+from frameledger.fold import Conversation, fold
 from frameledger.frames import (
     ForkedFrom,
     LLMContextFrame,
@@ -187,8 +192,11 @@ def test_a_call_goes_on_when_the_history_is_replaced(replaces):
 
 
 @pytest.mark.rule("RA5.messages")
-def test_an_update_closes_no_run_and_drops_no_remembered_one():
-    played = play(ask(), start(1), ask(), update("new"), end(1))
+@pytest.mark.parametrize(
+    "said", [update("new"), context("new"), settings(temperature=1)], ids=lambda frame: frame.type
+)
+def test_what_clients_say_closes_no_run_and_drops_no_remembered_one(said):
+    played = play(ask(), start(1), ask(), said, end(1))
     assert (played.asked, played.opened) == ([1, 3], [1, 5])
 
 
@@ -267,6 +275,15 @@ def test_a_position_is_given_once_within_its_era_and_only_grows():
     assert len(given) == 2
     for positions in given.values():
         assert positions == list(range(1, len(positions) + 1))
+
+
+@pytest.mark.rule("RA5.positions")
+def test_a_conversation_that_starts_with_messages_goes_on_behind_them():
+    first, terms = {"role": "system", "content": "Be brief."}, RequestParameters(skip_tts=True)
+    begun = Conversation.starting(CONTEXT, terms, [first, first])
+    assert begun.rows == ((1, first), (2, first))
+    assert begun.state == State(CONTEXT, place=MessageCursor(next_position=3), terms=terms)
+    assert fold([LLMMessagesAppendFrame(messages=[first])], begun).rows[-1] == (3, first)
 
 
 @pytest.mark.rule("RA5.positions")

@@ -125,9 +125,17 @@ def test_many_debts_are_one(paid):
 
 
 @pytest.mark.rule("R4.1")
+@pytest.mark.parametrize("said", [append("and"), hear("and"), update("anew")])
+def test_the_bot_goes_on_speaking_whatever_the_user_says_after_its_words(said):
+    played = play(bot_speaks(), answer("one"), said)
+    assert played.state.speech.bot_since == 1
+
+
+@pytest.mark.rule("R4.1")
 def test_a_debt_to_the_bot_moves_to_the_user_who_speaks_by_then():
     played = play(bot_speaks(), begin("a"), result("a", 1), speak(), bot_stops())
     assert played.asked == []
+    assert (played.state.runs.owed_to_turn, played.state.runs.owed_to_bot) == (True, False)
     assert play(stop(), onto=played).asked == [6]
     assert play(hear("hi"), stop(), bot_stops(), onto=played).asked == [7]
 
@@ -223,7 +231,9 @@ def test_the_stop_of_another_turn_pays_nothing():
 
 @pytest.mark.rule("R4.1")
 def test_a_bot_that_starts_twice_stops_once():
-    assert play(bot_speaks(), bot_speaks(), begin("a"), result("a", 1), bot_stops()).asked == [5]
+    twice = [bot_speaks(), bot_speaks(), begin("a"), result("a", 1)]
+    assert play(twice, bot_stops()).asked == [5]
+    assert play(twice, bot_stops(opened_version=1)).asked == [5]
 
 
 @pytest.mark.rule("R4.1", "R1.6")

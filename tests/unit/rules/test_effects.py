@@ -70,6 +70,14 @@ def test_all_effects_of_a_frame_name_it_as_their_cause():
 
 
 @pytest.mark.rule("RA5.react")
+def test_the_cancel_of_a_run_names_the_frame_that_closed_it_as_its_cause():
+    before = play(ask()).state
+    after = play(ask(), interrupt()).state
+    [stops] = react(before, interrupt(), after, UUID(int=7))
+    assert (stops.run_id, stops.causation_id) == (run_id(1), UUID(int=7))
+
+
+@pytest.mark.rule("RA5.react")
 def test_a_call_is_handed_out_by_reference():
     played = play(ask(), start(1), announce(("a", "f"), ("b", "g"), run=1, group_id="x"), end(1))
     wires = [to_wire(effect) for effect in played.effects[-1]]

@@ -146,6 +146,13 @@ def test_an_end_settles_and_writes_what_began_after_an_earlier_one(ending):
 
 
 @ENDS
+@pytest.mark.rule("R1.6")
+@pytest.mark.parametrize("late", [begin("a"), start(), think(), bot_speaks()], ids=lambda frame: frame.type)
+def test_an_end_is_applied_as_long_as_anything_has_come_after_an_earlier_one(ending, late):
+    assert play(finish(), late, ending, ending).reasons[2:] == [None, "context_ended"]
+
+
+@ENDS
 @pytest.mark.rule("R1.6", "R3.5")
 def test_the_end_settles_a_call_whose_place_was_replaced_without_a_message(ending):
     played = play(begin("a"), update("new"), ending)

@@ -1,11 +1,14 @@
 """Erasing: what ends with it, what the next life is, and what still comes from the one before."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from frameledger import stored
 from frameledger.effects import Cancel
 from frameledger.evolve import State, erasure, evolve
 from frameledger.evolve.changes import ContextErased
+from frameledger.evolve.open_calls import SETTLED_REMEMBERED
 from frameledger.evolve.state import Erased
 from frameledger.fold import Conversation, Folding, fold
 from frameledger.frames import (
@@ -22,6 +25,7 @@ from frameledger.frames import (
     LLMFullResponseStartFrame,
     LLMMessagesAppendFrame,
     LLMRunFrame,
+    LLMSetLimitsFrame,
     LLMTextFrame,
     LLMUpdateSettingsFrame,
     UserStartedSpeakingFrame,
@@ -72,6 +76,8 @@ def with_an_open_call() -> Folding:
 @pytest.mark.rule("RA5.erase")
 def test_an_erasure_leaves_a_new_context_that_goes_on_from_its_version():
     folding = with_an_open_call()
+    folding.step(LLMSetLimitsFrame(frames_per_second=9, rounds=9))
+    folding.step(say("more"), datetime(2026, 3, 1, tzinfo=UTC))
     folding.step(UserStartedSpeakingFrame())
     before = folding.state
     step = folding.step(ERASE)
@@ -197,6 +203,74 @@ def test_the_next_life_knows_its_own_runs_and_calls():
 
 
 @pytest.mark.rule("RA5.lives")
+def test_the_next_life_knows_the_run_that_is_open_and_the_one_that_is_pending():
+    folding = talk(ERASE, LLMRunFrame())
+    run = open_run(folding)
+    folding.step(LLMRunFrame())
+    pending = folding.state.runs.wanted
+    assert pending is not None
+    for run_id in (run, pending.run_id):
+        assert folding.step(ErrorFrame(run_id=run_id, message="x")) is not None
+    assert folding.step(ErrorFrame(run_id="another", message="x")) is None
+
+
+@pytest.mark.rule("RA5.lives")
+def test_a_run_is_remembered_once_when_it_closes_and_none_of_the_life_before():
+    folding = talk(LLMRunFrame())
+    before = open_run(folding)
+    folding.step(ERASE)
+    assert folding.state.erased == Erased(folding.state.version)
+    assert folding.step(LLMTextFrame(run_id=before, text="late")) is None
+    for frame in (LLMRunFrame(), LLMRunFrame(), say("more")):
+        folding.step(frame)
+    first = open_run(folding)
+    folding.step(ErrorFrame(run_id=first, message="x", fatal=True))
+    second = open_run(folding)
+    assert list(folding.state.erased.runs) == [first]
+    folding.step(InterruptionFrame())
+    assert list(folding.state.erased.runs) == [first, second]
+
+
+@pytest.mark.rule("RA5.lives")
+def test_the_next_life_knows_calls_that_were_forgotten_and_those_that_are_ambiguous():
+    calls = FunctionCallsStartedFrame(function_calls=[FunctionCallFromLLM(arguments={}, **CALL)])
+    unclear = FunctionCallResultFrame(result=None, settled_as="ambiguous", **CALL)
+    others = [CALL | {"tool_call_id": f"other-{number}"} for number in range(SETTLED_REMEMBERED)]
+    more = [
+        frame
+        for other in others
+        for frame in (
+            FunctionCallInProgressFrame(arguments={}, **other),
+            FunctionCallResultFrame(result=1, **other),
+        )
+    ]
+    forgotten = talk(ERASE, calls, InterruptionFrame(), *more)
+    late = forgotten.step(FunctionCallResultFrame(result=1, **CALL))
+    assert late is not None
+    assert late.reason == "call_forgotten"
+    ambiguous = talk(ERASE, FunctionCallInProgressFrame(arguments={}, **CALL), unclear, *more)
+    resolved = ambiguous.step(FunctionCallResultFrame(result=1, settled_as="resolved", **CALL))
+    assert resolved is not None
+    assert resolved.reason is None
+
+
+@pytest.mark.rule("RA5.lives")
+def test_a_version_up_to_that_of_the_erasure_is_of_the_life_before_and_a_later_one_of_the_next():
+    folding = talk(say("hi"), ERASE, UserStartedSpeakingFrame())
+    assert folding.step(UserStoppedSpeakingFrame(opened_version=2)) is None
+    assert folding.step(UserStoppedSpeakingFrame(opened_version=3)) is not None
+
+
+@pytest.mark.rule("RA5.lives")
+def test_an_id_of_a_later_frame_that_is_no_text_is_of_no_life():
+    folding = talk(say("hi"), ERASE)
+    for value in (b"5", b"null", b"[]"):
+        assert (
+            folding.step(decode(b'{"type":"NewFrame","run_id":%b,"mirror":%b}' % (value, value))) is not None
+        )
+
+
+@pytest.mark.rule("RA5.lives")
 def test_of_its_own_runs_it_knows_the_newest():
     folding = talk(ERASE)
     runs = []
@@ -213,6 +287,8 @@ def test_a_context_that_was_never_erased_leaves_nothing_out():
     folding = with_an_open_call()
     version = folding.state.version
     for frame in late_frames("r-of-nobody", version):
+        assert not erasure.is_of_an_earlier_life(folding.state, frame)
+        assert not erasure.names_an_erased_version(folding.state, frame)
         assert folding.step(frame) is not None
 
 

@@ -67,6 +67,93 @@ def test_a_call_that_belongs_to_a_batch_and_to_a_group_id_unites_them():
     assert play(result("b", 1), onto=played).asked == [7]
 
 
+# A call of a batch shares `g` with others: what was known of the batch (`a`, `b`, `e`) and what was known of `g` (`c`,
+# `d`) is known of the one group that they are from then on.
+BATCH = [start(), announce("a", "b", "e")]
+SHARED = [begin("c", group_id="g")]
+UNITES = [begin("a", group_id="g")]
+
+
+@pytest.mark.rule("R3.6", "R3.7")
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        [SHARED, begin("d", group_id="g"), result("d", 1, run_llm=False), BATCH],
+        [SHARED, BATCH, begin("e"), result("e", 1, run_llm=False)],
+    ],
+    ids=["of those with the id", "of the batch"],
+)
+def test_a_group_that_unites_two_has_had_the_results_of_both(earlier):
+    played = play(earlier, UNITES, map(cancel, "ace"))
+    assert played.asked == []
+    assert play(begin("b"), result("b", None), onto=played).asked == [len(played.steps) + 2]
+    # They do not wait, though.
+    assert play(begin("b", sync=False), onto=played).asked == []
+
+
+@pytest.mark.rule("R3.6", "R3.7")
+@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("of_the_batch", [True, False])
+def test_a_result_that_waited_in_one_of_two_groups_waits_in_the_one_that_unites_them(sync, of_the_batch):
+    waiting = "e" if of_the_batch else "d"
+    ids = {"group_id": None if of_the_batch else "g"}
+    shared = [SHARED, begin("f", sync=False, group_id="g")]
+    waits = [shared, BATCH, begin(waiting, sync=sync, **ids), result(waiting, 1)]
+    united = play(waits, UNITES, cancel("a"), cancel("c"), [] if of_the_batch else cancel("e"))
+    assert united.asked == []
+    forgotten = play(start(), onto=united)
+    assert forgotten.asked == ([len(forgotten.steps)] if sync else [])
+    assert play(result("f", None), onto=forgotten).asked[-1] == len(forgotten.steps) + 1
+
+
+@pytest.mark.rule("R3.5", "R3.6")
+@pytest.mark.parametrize(
+    ("waits", "settled", "last"),
+    [
+        (
+            [
+                SHARED,
+                begin("d", group_id="g"),
+                result("d", 1),
+                update("s"),
+                BATCH,
+                begin("e"),
+                result("e", 1),
+            ],
+            ["a", "b"],
+            result("c", 1),
+        ),
+        (
+            [BATCH, begin("b"), begin("e"), result("e", 1), update("s"), SHARED, begin("d", group_id="g")]
+            + [result("d", 1)],
+            ["a", "c"],
+            result("b", 1),
+        ),
+    ],
+    ids=["of the batch", "of those with the id"],
+)
+def test_of_two_groups_that_are_united_the_newest_result_is_in_the_history(waits, settled, last):
+    played = play(waits, UNITES, map(cancel, settled), last)
+    assert (played.became, played.asked) == ("place_replaced", [len(played.steps)])
+
+
+@pytest.mark.rule("R3.6")
+def test_a_group_that_unites_two_is_known_by_the_ids_of_both_and_no_other_call_is_in_it():
+    united = play(announce("a", "b", group_id="h"), begin("c", group_id="g"), begin("x"), UNITES)
+    played = play(begin("d", group_id="h"), begin("e", group_id="g"), onto=united)
+    [group] = {played.state.calls.open[call].group for call in "abcde"}
+    assert sorted(played.state.calls.groups[group].names) == ["g", "h"]
+    assert len(played.state.calls.groups) == 2
+    assert play(result("x", 1), onto=played).asked == [len(played.steps) + 1]
+
+
+@pytest.mark.rule("R3.6")
+def test_a_group_is_known_by_every_id_that_a_call_of_it_says():
+    played = play(announce("a", "b", group_id="g"), begin("a", group_id="h"), begin("b", group_id="g"))
+    [group] = played.state.calls.groups.values()
+    assert group.names == ("g", "h")
+
+
 @pytest.mark.rule("R3.6")
 def test_a_group_id_that_only_the_start_says_is_shared_with_later_calls():
     played = play(announce("a"), begin("a", group_id="g"), begin("b", group_id="g"), result("a", 1))
@@ -271,6 +358,20 @@ def test_a_deadline_that_is_last_asks_for_the_group():
 
 
 @pytest.mark.rule("R3.7")
+def test_a_deadline_counts_as_a_result_also_after_a_run_was_requested():
+    calls = [begin(c, group_id="g") for c in "abc"]
+    played = play(calls, cancel("a", run_llm=True), result("b", None, run_llm=True))
+    assert played.asked == [5]
+    assert play(result("c", None), onto=played).asked == [5, 6]
+
+
+@pytest.mark.rule("R3.7")
+def test_a_deadline_that_the_worker_of_the_call_says_asks_like_any_other():
+    """Only of a call that an interruption is to cancel does it ask for nothing itself."""
+    assert play(begin("a", attempt=None), cancel("a", run_llm=True, attempt=1)).asked == [2]
+
+
+@pytest.mark.rule("R3.7")
 def test_a_plain_cancel_lets_the_group_go_on():
     assert play(TWO, cancel("a"), result("b", 1)).asked == [5]
     assert play(TWO, cancel("a"), result("b", None)).asked == []
@@ -301,6 +402,21 @@ def test_a_deadline_of_a_call_that_never_started_waits_for_the_others():
     assert play(given).asked == []
     assert play(given, cancel("c", run_llm=True)).asked == [5]
     assert play(given, begin("c"), result("c", None)).asked == [6]
+
+
+@pytest.mark.rule("R3.4", "R3.7")
+def test_a_deadline_of_a_call_that_never_started_asks_for_a_result_that_wanted_no_run_by_itself():
+    given = [announce("a", "b", "c"), begin("a"), result("a", 1, run_llm=False), cancel("b", run_llm=True)]
+    assert play(given).asked == []
+    assert play(given, cancel("c", run_llm=True)).asked == [5]
+
+
+@pytest.mark.rule("R3.4", "R3.6")
+def test_a_deadline_of_a_call_that_never_started_asks_for_no_result_that_still_waits_for_another():
+    given = [announce("a", "b", "c"), begin("a", sync=False), begin("c", sync=False), result("a", 1)]
+    played = play(given, cancel("b", run_llm=True))
+    assert played.asked == []
+    assert play(result("c", None), onto=played).asked == [6]
 
 
 @pytest.mark.rule("R3.4")

@@ -30,6 +30,8 @@ from tests.unit.rules.dsl import (
     update,
 )
 
+from frameledger.evolve.changes import MessageReplaced
+
 pytestmark = pytest.mark.rule("R6.7")
 
 
@@ -134,6 +136,13 @@ def test_a_message_of_a_client_that_is_not_the_users_is_no_word_of_the_user():
     assert played.texts == ["assistant: I", "assistant: note"]
 
 
+def test_a_message_that_was_held_and_is_not_the_users_is_no_word_of_the_user_either():
+    held = append_note().model_copy(update={"run_llm": True, "second_input": "coalesce"})
+    played = play(ask(), start(1), tokens("I was saying", run=1), held, end(1))
+    assert played.texts == ["assistant: I was saying", "assistant: note"]
+    assert play(interrupt("I"), onto=played).texts == ["assistant: I", "assistant: note"]
+
+
 def test_the_text_of_a_response_that_was_cut_off_can_still_be_corrected():
     for cut in (interrupt(), fail(), fail(1), finish()):
         played = play(ask(), start(), tokens("I was saying"), cut, interrupt("I was"))
@@ -143,6 +152,15 @@ def test_the_text_of_a_response_that_was_cut_off_can_still_be_corrected():
 def test_the_last_word_on_what_was_heard_counts():
     played = play(answer("I was saying this"), interrupt("I was saying"), interrupt("I was"), interrupt())
     assert played.texts == ["assistant: I was"]
+    unwritten = play(start(), tokens("I was saying"), interrupt("I was"), interrupt("I"))
+    assert unwritten.texts == ["assistant: I"]
+
+
+def test_the_last_word_on_what_was_heard_touches_nothing_that_is_gone():
+    in_parts = play(start(), tokens("one"), push(), tokens("two"), end(), interrupt("one two"))
+    replaced = MessageReplaced(1, {"role": "assistant", "content": "one"})
+    assert play(interrupt("one"), onto=in_parts).changes == (replaced,)
+    assert play(answer("one"), interrupt(""), interrupt("one")).texts == []
 
 
 def test_thoughts_and_calls_of_the_response_stay_as_they_are():

@@ -249,6 +249,7 @@ def test_a_call_that_starts_after_the_interruption_is_not_interrupted():
 @pytest.mark.rule("R5.7")
 def test_a_call_is_told_to_stop_once():
     assert effects_of(play(begin("a"), interrupt(), interrupt())) == []
+    assert effects_of(play(begin("a"), interrupt(), begin("b"))) == []
 
 
 @pytest.mark.rule("R5.7")

@@ -34,10 +34,11 @@ from tests.unit.rules.dsl import (
     tokens,
     tools,
     update,
+    words,
 )
 
-from frameledger.evolve import State, evolve
 from frameledger.evolve.changes import RunOpened, SettingChanged
+from frameledger.fold import Conversation, Folding
 from frameledger.frames import encode_frame
 from frameledger.record import decode
 
@@ -125,10 +126,19 @@ def test_calls_of_another_run_and_of_an_earlier_attempt_do_not_count():
     assert another.became == "applied"
 
 
-@pytest.mark.rule("R8.2")
-def test_a_call_that_is_open_already_is_no_more_of_them():
+@pytest.mark.rule("R8.2", "R8.3")
+def test_a_call_that_is_open_already_is_no_more_of_them_and_its_announcement_no_round():
     played = play(limits(calls_per_run=1), ask(), start(2), announce("a", run=2), announce("a", run=2))
     assert played.became == "call_open_already"
+    again = play(limits(rounds=1), start(), announce("a"), end(), start(), announce("a"))
+    assert again.became == "call_open_already"
+
+
+@pytest.mark.rule("R8.2")
+def test_a_call_that_nobody_announced_and_one_of_another_response_do_not_count():
+    begun = play(limits(calls_per_run=1), begin("x"), start(), announce("a"))
+    assert begun.became == "applied"
+    assert play(end(), start(), announce("b"), onto=begun).became == "applied"
 
 
 @pytest.mark.rule("R8.2")
@@ -168,8 +178,8 @@ def test_a_model_that_calls_itself_for_ever_is_stopped():
 def test_an_input_begins_to_count_anew(said):
     stopped = play(limits(rounds=1), ask(), rounds(1), start(7), announce("more", run=7), end(7))
     assert stopped.reasons[-2] == "too_many_rounds"
-    on = play(said, start(11), announce("more", run=11), onto=stopped)
-    assert on.became == "applied"
+    on = play(said, rounds(1, first=11), start(16), announce("more", run=16), onto=stopped)
+    assert on.reasons[11:] == [None] * 6 + ["too_many_rounds"]
 
 
 @pytest.mark.rule("R8.3")
@@ -203,6 +213,14 @@ def test_a_run_without_calls_is_no_round():
 def test_answers_that_name_no_run_are_counted_each():
     played = play(limits(rounds=1), start(), announce("a"), end(), start(), announce("b"))
     assert played.became == "too_many_rounds"
+
+
+@pytest.mark.rule("R8.3")
+def test_all_that_one_answer_announces_is_a_round_and_each_announcement_outside_of_one():
+    answers = play(limits(rounds=1), start(), announce("a"), announce("b"))
+    assert answers.became == "applied"
+    while_a_run_is_open = play(limits(rounds=1), ask(), announce("a"), announce("b"))
+    assert while_a_run_is_open.reasons == [None, None, None, "too_many_rounds"]
 
 
 @pytest.mark.rule("R8.3")
@@ -360,12 +378,9 @@ def at(seconds, *frames):
 
 def timed(*parts):
     """The reasons of frames that were logged at these times."""
-    state, reasons = State(CONTEXT), []
-    for frame, logged_at in (one for part in parts for one in part):
-        step = evolve(state, decode(encode_frame(frame)), logged_at)
-        state = step.state
-        reasons.append(step.reason)
-    return reasons
+    folding = Folding(Conversation.new(CONTEXT))
+    steps = [folding.step(decode(encode_frame(frame)), at) for part in parts for frame, at in part]
+    return [step.reason for step in steps]
 
 
 @pytest.mark.rule("R8.5")
@@ -388,14 +403,48 @@ def test_what_ends_something_and_what_a_run_or_a_call_says_is_never_too_many():
     ]  # fmt: skip
     reasons = timed(at(0, limits(frames_per_second=1), ask(), *never))
     assert "too_many_frames" not in reasons
+    # Nor does it count: two frames are two, with all of that between them.
+    between = timed(at(0, limits(frames_per_second=2), ask(), *never[:-1], append("a"), append("b")))
+    assert between[-2:] == [None, "too_many_frames"]
+
+
+@pytest.mark.rule("R8.5")
+def test_each_frame_counts_once_and_words_that_name_no_run_count_too():
+    said = [start(), *words("a"), *tokens("b"), end(), append("c"), append("d")]
+    assert timed(at(0, limits(frames_per_second=3), *said)) == [None] * 6 + ["too_many_frames"]
+
+
+@pytest.mark.rule("R8.5", "R8.3")
+def test_frames_are_counted_beside_rounds():
+    counted = limits(frames_per_second=3, rounds=1)
+    calls = [start(2), announce("a", run=2), append("note"), start(2, 2), announce("b", run=2, attempt=2)]
+    reasons = timed(at(0, counted, ask(), *calls, append("more", run_llm=True), append("too many")))
+    assert reasons == [None] * 8 + ["too_many_frames"]
+
+
+@pytest.mark.rule("R8.5")
+def test_only_what_comes_while_there_is_a_limit_counts():
+    said = [append("a"), append("b")]
+    before = timed(at(0, limits(rounds=9), *said, limits(frames_per_second=2), append("c"), append("d")))
+    assert before[-2:] == [None, "too_many_frames"]
+    assert timed(at(0, limits(frames_per_second=1), append("a"), limits(rounds=9), *said)) == [None] * 5
 
 
 @pytest.mark.rule("R8.5")
 def test_without_the_logs_time_and_in_a_recording_no_time_limits():
     said = [append("a"), append("b")]
     assert play(limits(frames_per_second=1), *said).reasons == [None] * 3
-    recording = timed(at(0, limits(frames_per_second=1), context(react=False), *said))
+    recording = timed(at(0, limits(frames_per_second=2), context(react=False), *said))
     assert recording == [None] * 4
+    lowered = [limits(frames_per_second=1), *said]
+    counted = [limits(frames_per_second=3), append("a"), context(react=False), *lowered]
+    assert timed(at(0, *counted)) == [None] * 6
+    # Nothing of a recording counts after it either.
+    after = [append("a"), context(), append("b"), append("c")]
+    assert timed(at(0, limits(frames_per_second=2), context(react=False), *said, *after))[-2:] == [
+        None,
+        "too_many_frames",
+    ]
 
 
 @pytest.mark.rule("R8.5")

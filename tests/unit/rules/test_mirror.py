@@ -229,8 +229,9 @@ def test_who_keeps_the_history_is_something_that_a_client_knows():
 
 @pytest.mark.rule("RA5.mirror", "R1.6")
 def test_a_mirror_opens_an_ended_context():
-    played = play(append("a"), finish(), mirror("m"), ask())
-    assert played.opened == [4]
+    played = play(append("a"), finish(), mirror("m"))
+    assert not played.state.terms.ended
+    assert play(ask(), onto=played).opened == [4]
 
 
 @pytest.mark.rule("RA5.mirror", "RA5.recording")
@@ -250,6 +251,41 @@ def test_after_a_mirror_what_was_being_said_and_heard_until_then_is_not_written(
     assert played.texts == ["user: hello", "assistant: kept here"]
     played = play(KEPT, start(), think(), thinking("hm"), mirror(None), thought("signed"), end())
     assert (played.texts, played.reasons[-2:]) == (["user: hello"], ["no_open_response", None])
+
+
+@pytest.mark.rule("RA5.mirror")
+def test_only_the_end_of_a_mirror_drops_what_is_being_said_and_heard():
+    air = [start(), think(), thinking("hm"), tokens("said"), speak(), hear("heard")]
+    kept = play(air, mirror(None), thought("signed"), end(), stop())
+    assert kept.texts == ["thought: hm", "assistant: said", "user: heard"]
+    for before, after in ((None, "m"), ("m", "m"), ("m", "n")):
+        played = play(mirror(before), air, mirror(after))
+        assert None not in (played.state.turn.words, played.state.speech.response.text)
+
+
+@pytest.mark.rule("RA5.mirror", "R4.3")
+def test_a_run_that_is_pending_at_the_end_of_a_mirror_is_opened():
+    played = play(mirror("m"), ask(), start(2), ask(), mirror(None), end(2))
+    assert played.opened == [2, 6]
+
+
+@pytest.mark.rule("RA5.mirror", "R4.1.cough")
+def test_an_interruption_in_a_mirror_defers_no_run_to_the_end_of_the_turn():
+    played = play(mirror("m"), ask(), speak(), interrupt())
+    assert not played.state.runs.owed_to_turn
+
+
+@pytest.mark.rule("RA5.mirror", "RA5.attempts")
+def test_after_a_mirror_the_next_attempt_takes_nothing_back_that_was_not_written_in_it():
+    pushed = [start(2), tokens("it is", run=2), push(2), think(2), thought("signed", 2)]
+    played = play(mirror("m"), ask(), pushed, mirror(None), start(2, attempt=2), end(2, attempt=2))
+    assert (played.texts, played.became) == ([], "applied")
+
+
+@pytest.mark.rule("RA5.mirror", "R6.7")
+def test_after_a_mirror_what_was_heard_in_it_corrects_nothing():
+    heard = play(mirror("m"), start(), tokens("it is"), interrupt("it"), mirror(None), interrupt("i"))
+    assert (heard.texts, heard.changes) == ([], ())
 
 
 @pytest.mark.rule("RA5.mirror", "R3.5")
@@ -308,6 +344,8 @@ def test_the_life_after_an_erasure_knows_so_many_mirrors():
     assert played.state.erased is not None
     assert len(played.state.erased.mirrors) == KNOWN_MIRRORS
     assert play(by("m0", append("x")), onto=played).steps[-1] is None
+    again = play(erased, mirror("a"), mirror("a"), mirror("b"), mirror("a"), mirror(None))
+    assert again.state.erased.mirrors == ("a", "b", "a")
     assert play(by("m1", append("x")), onto=played).became == "mirror_superseded"
 
 

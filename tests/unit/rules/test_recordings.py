@@ -179,10 +179,13 @@ def test_what_the_pending_run_held_is_written_once_the_model_is_run_elsewhere():
 
 
 @pytest.mark.rule("R4.5", "R4.1")
-def test_deferred_runs_do_not_start_once_the_model_is_run_elsewhere_and_those_deferred_later_are_noted():
+@pytest.mark.parametrize(
+    "said", [settings(temperature=1), context("x", settings={"answered_elsewhere": True})]
+)
+def test_deferred_runs_do_not_start_once_the_model_is_run_elsewhere_and_those_deferred_later_are_noted(said):
     before = play(begin("a"), begin("b"), bot_speaks(), result("a", 1), ELSEWHERE, bot_stops())
     assert before.asked == []
-    later = play(begin("a"), bot_speaks(), ELSEWHERE, result("a", 1), settings(temperature=1), bot_stops())
+    later = play(begin("a"), bot_speaks(), ELSEWHERE, result("a", 1), said, bot_stops())
     assert later.asked == [6]
 
 

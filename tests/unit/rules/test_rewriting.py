@@ -1,5 +1,7 @@
 """One message replaced or removed by a client, in its place (RA5.rewrite)."""
 
+from itertools import groupby, permutations
+
 import pytest
 from tests.unit.rules.dsl import (
     answer,
@@ -22,8 +24,10 @@ from tests.unit.rules.dsl import (
 )
 
 from frameledger import stored
+from frameledger.evolve import gaps
 from frameledger.evolve.changes import MessageEnded, MessageReplaced
 from frameledger.evolve.gaps import GAPS_REMEMBERED
+from frameledger.evolve.state import MessageCursor
 
 THREE = [append("a", "b", "c")]
 
@@ -102,6 +106,12 @@ def test_what_was_heard_does_not_correct_what_a_client_rewrote(words, left):
 
 
 @pytest.mark.rule("RA5.rewrite", "R6.7")
+def test_what_was_heard_corrects_a_text_also_after_another_message_was_rewritten():
+    played = play(append("a"), answer("it is fine"), rewrite(1, "b"), interrupt(heard_text="it"))
+    assert played.texts == ["user: b", "assistant: it"]
+
+
+@pytest.mark.rule("RA5.rewrite", "R6.7")
 def test_what_is_still_being_said_is_kept_as_it_was_said_then():
     played = play(
         start(), tokens("one"), push(), tokens("two"), rewrite(1, "mine"), interrupt(heard_text="on")
@@ -140,6 +150,51 @@ def test_empty_positions_side_by_side_are_one_gap():
     assert play(rewrite(6, None), onto=played).state.place.gaps == ((3, 7),)
 
 
+def ranges(positions):
+    """The same positions as ranges of those that lie side by side."""
+    side_by_side = groupby(enumerate(sorted(positions)), key=lambda pair: pair[1] - pair[0])
+    lists = [[position for _, position in group] for _, group in side_by_side]
+    return tuple((one[0], one[-1]) for one in lists)
+
+
+@pytest.mark.rule("RA5.rewrite")
+@pytest.mark.parametrize("emptied", list(permutations(range(1, 6))))
+def test_gaps_are_the_same_in_whatever_order_positions_are_emptied(emptied):
+    place = MessageCursor(next_position=7)
+    for count, position in enumerate(emptied, start=1):
+        place = gaps.emptied(place, position)
+        empty = emptied[:count]
+        assert (place.gaps, place.fixed) == (ranges(empty), None)
+        assert [gaps.refusal(place, one) for one in range(1, 9)] == [
+            "no_such_position" if one in empty or one > 6 else None for one in range(1, 9)
+        ]
+
+
+@pytest.mark.rule("RA5.rewrite")
+@pytest.mark.parametrize(
+    ("emptied", "remembered", "fixed"),
+    [
+        ((4, 6, 8), ((6, 6), (8, 8)), (4, 4)),
+        ((4, 5, 7, 9), ((7, 7), (9, 9)), (4, 5)),
+        ((4, 6, 8, 10), ((8, 8), (10, 10)), (4, 6)),
+        ((2, 4, 5, 8, 10), ((8, 8), (10, 10)), (2, 5)),
+        ((4, 6, 8, 2), ((6, 6), (8, 8)), (2, 4)),
+        ((4, 6, 8, 7, 2), ((2, 2), (6, 8)), (4, 4)),
+        ((4, 6, 8, 7, 2, 1, 10), ((6, 8), (10, 10)), (1, 4)),
+        ((2, 4, 6, 8, 7, 3), ((6, 8),), (2, 4)),
+        ((2, 4, 6, 8, 7, 5), ((5, 8),), (2, 4)),
+    ],
+)
+def test_beyond_the_gaps_that_are_remembered_all_between_the_others_is_fixed(
+    emptied, remembered, fixed, monkeypatch
+):
+    monkeypatch.setattr(gaps, "GAPS_REMEMBERED", 2)
+    place = MessageCursor(next_position=12)
+    for position in emptied:
+        place = gaps.emptied(place, position)
+    assert (place.gaps, place.fixed) == (remembered, fixed)
+
+
 @pytest.mark.rule("RA5.rewrite")
 def test_beyond_so_many_gaps_the_lowest_is_forgotten_and_its_part_of_the_history_is_fixed():
     """So that a state is as small after years as after an hour, and never says a message is there that is not."""
@@ -151,6 +206,7 @@ def test_beyond_so_many_gaps_the_lowest_is_forgotten_and_its_part_of_the_history
     assert (len(played.state.place.gaps), played.state.place.fixed) == (GAPS_REMEMBERED, (3, 3))
     assert play(rewrite(3, "x"), onto=played).became == "position_fixed"
     assert play(rewrite(4, "x"), onto=played).became == "applied"
+    assert play(rewrite(4, "x"), append("x"), onto=played).state.place.fixed == (3, 3)
     played = play(rewrite(2 * GAPS_REMEMBERED + 7, None), onto=played)
     assert played.state.place.fixed == (3, 5)
     became = [play(rewrite(position, None), onto=played).became for position in (2, 3, 4, 5, 6, 7)]

@@ -262,6 +262,29 @@ def test_an_error_that_is_not_fatal_is_only_recorded(run):
     assert effects_of(play(end(1), onto=played)) == ["call a"]
 
 
+@pytest.mark.rule("R4.4", "RA5.fence")
+@pytest.mark.parametrize(
+    ("given", "failing", "became"),
+    [
+        ([ask()], fail(1, fatal=False), "applied"),
+        ([ask(), start(1)], fail(1, fatal=False), "applied"),
+        ([ask(), start(1)], fail(1, 2, fatal=False), "applied"),
+        ([ask(), start(1), start(1, 2)], fail(1, fatal=False), "attempt_superseded"),
+        ([ask(), start(1), end(1)], fail(1, fatal=False), "run_over"),
+        ([], fail("another", fatal=False), "run_over"),
+    ],
+)
+def test_an_error_that_is_not_fatal_and_names_a_run_passes_the_fence_for_it(given, failing, became):
+    assert play(given, failing).became == became
+
+
+@pytest.mark.rule("R4.4")
+def test_a_fatal_error_of_a_run_leaves_a_response_that_belongs_to_none():
+    played = play(start(), tokens("so"), ask(), fail(3))
+    assert (played.state.runs.open, played.texts) == (None, [])
+    assert play(tokens(" far"), end(), onto=played).texts == ["assistant: so far"]
+
+
 @pytest.mark.rule("R4.4")
 def test_a_fatal_error_without_a_run_id_closes_the_response_that_names_none():
     played = play(ask(), start(), tokens("so far"), fail())

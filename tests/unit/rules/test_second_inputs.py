@@ -2,6 +2,7 @@
 
 import pytest
 from tests.unit.rules.dsl import (
+    announce,
     answer,
     append,
     ask,
@@ -95,6 +96,14 @@ def test_in_a_recording_an_input_interrupts_the_response_that_is_open(way, wrote
     recorded = [context("one", react=False), start(), *tokens("First")]
     played = play(recorded, append("two", run_llm=True, second_input=way))
     assert played.texts == ["user: one", *(f"assistant: {text}" for text in wrote), "user: two"]
+
+
+@pytest.mark.rule("R7.1")
+def test_in_a_recording_an_input_interrupts_nothing_while_no_response_is_open():
+    recorded = [context("one", react=False), announce("a", "b"), begin("a")]
+    played = play(recorded, append("two", run_llm=True, second_input="interrupt"))
+    assert list(played.state.calls.open) == ["a", "b"]
+    assert not played.state.calls.open["a"].running.interrupted
 
 
 @pytest.mark.rule("R7.1")

@@ -102,6 +102,13 @@ def test_parallel_calls_neither_wait_for_the_queue_nor_hold_it():
     assert called(play(committed("a", "b", run=6, run_in_parallel=False), onto=parallel)) == ["p", "a"]
 
 
+@pytest.mark.rule("RA5.sequential")
+def test_a_call_that_nobody_announced_neither_waits_for_the_queue_nor_holds_it():
+    played = play(begin("x"), ask(), committed("a", "b", run=2, run_in_parallel=False), begin("y"))
+    assert called(played) == ["a"]
+    assert called(play(cancel("a"), onto=played)) == ["a", "b"]
+
+
 @pytest.mark.rule("RA5.sequential", "RA5.start")
 @pytest.mark.parametrize("attempt", [1, None])
 def test_nobody_starts_a_call_out_of_turn(attempt):

@@ -17,6 +17,8 @@ from tests.unit.rules.dsl import (
     update,
 )
 
+from frameledger.frames import LLMThoughtStartFrame
+
 
 def kept(text, signature=None, llm="x"):
     return {"llm": llm, "message": {"type": "thought", "text": text, "signature": signature}}
@@ -64,6 +66,34 @@ def test_an_unsigned_thought_with_text_is_stored():
 def test_a_thought_that_does_not_ask_for_the_context_stays_out_of_it():
     played = play(start(), think(llm=None), thinking("hm"), thought("sig"), end())
     assert (played.messages, played.outcomes) == ([], ["applied"] * 5)
+
+
+@pytest.mark.rule("R2.7")
+def test_a_thought_that_names_a_provider_and_does_not_ask_for_the_context_stays_out_too():
+    aside = LLMThoughtStartFrame(llm="x", append_to_context=False)
+    played = play(start(), aside, thinking("hm"))
+    assert played.state.speech.thought.text is None
+    assert play(thought("sig"), end(), onto=played).messages == []
+
+
+@pytest.mark.rule("R2.7", "RA5.attempts")
+def test_the_thought_of_an_attempt_ends_with_it():
+    given = [ask(), start(1), think(1), thinking("old", run=1)]
+    anew = play(given, start(1, 2), thought("sig", 1, 2))
+    assert (anew.became, anew.messages) == ("no_open_response", [])
+    assert play(given, end(1)).state.speech.thought is None
+
+
+@pytest.mark.rule("R2.7", "RA5.adopt")
+def test_the_thought_of_a_response_ends_when_a_start_with_the_runs_id_outranks_it():
+    played = play(ask(), start(), think(), thinking("old"), start(1), end(1), thought("sig"))
+    assert (played.became, played.messages) == ("no_open_response", [])
+
+
+@pytest.mark.rule("R2.7")
+def test_a_thought_outside_of_any_response_goes_on_while_a_run_is_answered():
+    played = play(think(), thinking("hm"), ask(), start(3), end(3), thought("sig"))
+    assert played.messages == [kept("hm", "sig")]
 
 
 @pytest.mark.rule("R2.7")

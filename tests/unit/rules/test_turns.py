@@ -256,3 +256,10 @@ def test_every_word_of_a_user_is_written_once_whatever_stands_between():
     played = play(frames)
     said = " ".join(message["content"] for message in played.messages)
     assert said.split() == [frame.text for frame in frames if isinstance(frame, TranscriptionFrame)]
+
+
+@pytest.mark.rule("R1.2")
+def test_a_turn_that_waits_for_its_words_says_when_it_was_stopped():
+    waits = play(speak(), interim(), stop())
+    assert (waits.state.turn.opened_version, waits.state.turn.stopped_version) == (1, 3)
+    assert play(interim(), onto=waits).state.turn.stopped_version == 3
