@@ -174,3 +174,20 @@ def test_a_group_is_known_as_long_as_a_call_of_it_is_open(frames):
     for moment in moments(frames):
         calls = moment.after.calls
         assert {call.group for call in calls.open.values()} == set(calls.groups)
+
+
+@pytest.mark.rule("R2.1", "RA5.fence")
+@given(conversations())
+def test_a_run_that_was_begun_is_open_as_long_as_its_response(frames):
+    """So nothing of a run outlives its response: neither a thought nor a call that it announced and did not commit."""
+    for moment in moments(frames):
+        run, speech = moment.after.runs.open, moment.after.speech
+        answering = None if speech.response is None else speech.response.run_id
+        begun = None if run is None or run.untouched else run.run_id
+        assert answering == begun
+        assert speech.thought is None or speech.thought.run_id in (None, begun)
+        for call in moment.after.calls.open.values():
+            if call.stage == "announced" and call.announced.run_id is not None:
+                assert call.announced.run_id == begun
+                assert call.announced.response == speech.response.opened_version
+                assert call.announced.attempt == run.attempt

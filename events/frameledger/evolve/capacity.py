@@ -58,9 +58,10 @@ def refusal(draft: Draft, frame: KnownFrame) -> Reason | None:
 
 
 def of_start(start: FunctionCallInProgressFrame | Call, call: Call | None) -> Need:
-    """What the start of a call adds to what is open. A call that was announced has reserved its messages. `start` has
-    its names and arguments: the frame, or the call itself if no worker starts it (RA5.client)."""
-    messages = OF_A_CALL if call is None or call.running is not None else 0
+    """What the start of a call adds to what is open. `call` is the one that was announced, if one was: it has reserved
+    its messages. `start` has the names and arguments: the frame, or the call itself if no worker starts it
+    (RA5.client)."""
+    messages = OF_A_CALL if call is None else 0
     words = size(start.arguments) + 2 * size(start.tool_call_id) + size(start.function_name)
     return messages, messages * ENVELOPE + CHARACTER * words
 

@@ -46,20 +46,22 @@ def join(draft: Draft, call: Call, group_id: GroupId | None) -> Call:
     return call
 
 
-def synchronous_pending(draft: Draft, key: str, besides: ToolCallId | None = None) -> bool:
+def synchronous_pending(draft: Draft, key: str) -> bool:
     """Whether a synchronous call of the group is open; one that has not started counts as synchronous."""
-    return any(call.running is None or call.running.synchronous for call in _members(draft, key, besides))
+    return any(call.running is None or call.running.synchronous for call in _members(draft, key))
 
 
 def any_pending(draft: Draft, key: str, besides: ToolCallId | None = None) -> bool:
-    return bool(_members(draft, key, besides))
+    """Whether a call of the group is open, other than this one."""
+    return any(call.tool_call_id != besides for call in _members(draft, key))
 
 
 def answered(draft: Draft, call: Call, *, run_llm: bool | None, has_result: bool, synchronous: bool) -> None:
     """A result of `call`, or a deadline that counts as one, decides about the run that answers it (R3.7).
 
-    `call` has left the open calls if this settled it. An explicit `run_llm` is honoured at once. Without one, the run
-    is requested when nothing that the result waits for is pending; otherwise the group waits.
+    `call` has left the open calls if this settled it, as every synchronous result does. An explicit `run_llm` is
+    honoured at once. Without one, the run is requested when nothing that the result waits for is pending; otherwise the
+    group waits.
     """
     group = draft.calls.groups[call.group]
     if run_llm is not None:
@@ -67,7 +69,7 @@ def answered(draft: Draft, call: Call, *, run_llm: bool | None, has_result: bool
             _request(draft, call.group)
     elif has_result or group.answered or group.waits:
         if synchronous:
-            pending = synchronous_pending(draft, call.group, besides=call.tool_call_id)
+            pending = synchronous_pending(draft, call.group)
         else:
             pending = any_pending(draft, call.group, besides=call.tool_call_id)
         if not pending:
@@ -152,8 +154,8 @@ def _request(draft: Draft, key: str) -> None:
     runs.request_for_result(draft)
 
 
-def _members(draft: Draft, key: str, besides: ToolCallId | None) -> list[Call]:
-    return [call for call in draft.calls.open.values() if call.group == key and call.tool_call_id != besides]
+def _members(draft: Draft, key: str) -> list[Call]:
+    return [call for call in draft.calls.open.values() if call.group == key]
 
 
 def _unite(draft: Draft, *, into: str, key: str) -> None:

@@ -22,7 +22,7 @@ from frameledger.frames import (
     TextFrame,
     UserStartedSpeakingFrame,
 )
-from frameledger.ids import Attempt, RunId, Version
+from frameledger.ids import Version
 
 NAMES = (
     "context_messages",
@@ -99,20 +99,11 @@ def announcement(draft: Draft, frame: FunctionCallsStartedFrame, by: Announced) 
 
 
 def _open_of(draft: Draft, by: Announced) -> int:
-    """How many calls are open that the same attempt of the same run announced, or the same response that names none."""
+    """How many calls are open that the same response announced: each attempt of a run has one of its own."""
     if by.response is None:
         return 0
-    announcer = _announcer(by)
-    return sum(
-        1
-        for call in draft.calls.open.values()
-        if call.announced is not None and _announcer(call.announced) == announcer
-    )
-
-
-def _announcer(by: Announced) -> tuple[RunId | None, Attempt | None, Version | None]:
-    """The key by which announcers are told apart. An attempt counts only together with its run."""
-    return by.run_id, None if by.run_id is None else by.attempt, by.response
+    announced = [call.announced for call in draft.calls.open.values()]
+    return sum(one is not None and one.response == by.response for one in announced)
 
 
 def _round_of(draft: Draft, by: Announced) -> Version:

@@ -68,8 +68,7 @@ def _retract_earlier_attempts(draft: Draft, run: Run, response: Response | None)
     next attempt begins anew."""
     for position in run.positions:
         draft.retract(position)
-    thought = draft.speech.thought
-    if thought is not None and (response is not None or thought.run_id is not None):
+    if response is not None:  # A thought that came outside of any response is none of the run.
         draft.speech = replace(draft.speech, thought=None)
     unnamed = response.opened_version if response is not None and response.run_id == run.run_id else None
     calls.forget_announced(draft, run.run_id, unnamed)
@@ -185,8 +184,6 @@ def _break_off(draft: Draft, run_id: RunId) -> None:
     response = draft.speech.response
     if response is not None and response.run_id == run_id:
         _finish(draft, response)
-    elif draft.speech.thought is not None and draft.speech.thought.run_id == run_id:
-        draft.speech = replace(draft.speech, thought=None)
     calls.forget_announced(draft, run_id)
     runs.close(draft, "failed")
 
