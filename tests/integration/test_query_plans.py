@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 from psycopg import AsyncConnection
+from tests.support.batches import value_of
 from tests.support.databases import made
 
 from frameledger_services.store import (
@@ -296,13 +297,10 @@ def test_the_turns_of_a_long_conversation_are_found_without_the_eras_of_all(fill
 
 def test_every_view_that_names_conversations_reads_one_of_them_if_one_is_asked_for(filled):
     """This checks all views, including future ones."""
-    views = filled.execute(
-        "SELECT viewname::text FROM pg_views INNER JOIN information_schema.columns ON table_name = viewname "
-        "WHERE schemaname = 'public' AND column_name = 'context_id' ORDER BY viewname"
-    ).fetchall()
+    views = views_of_conversations(filled)
     assert len(views) >= 19
     too_much = {}
-    for (view,) in views:
+    for view in views:
         with filled.transaction(force_rollback=True):
             filled.execute("SET LOCAL max_parallel_workers_per_gather = 0")
             before = counted(filled)
@@ -313,6 +311,32 @@ def test_every_view_that_names_conversations_reads_one_of_them_if_one_is_asked_f
         # There are few prices. A view of rare rows may read all of them.
         if scanned - {"prices"} or fetched > 6 * FRAMES:
             too_much[view] = scanned, fetched
+    assert too_much == {}
+
+
+def views_of_conversations(connection: psycopg.Connection) -> list[str]:
+    """All views that name conversations."""
+    found = connection.execute(
+        "SELECT viewname::text FROM pg_views INNER JOIN information_schema.columns ON table_name = viewname "
+        "WHERE schemaname = 'public' AND column_name = 'context_id' ORDER BY viewname"
+    )
+    return [view for (view,) in found]
+
+
+@pytest.mark.regression("fault 255")
+def test_no_view_looks_through_a_long_conversation_for_each_row_of_it(filled):
+    """What an index finds and leaves out counts as no row, but its pages are read."""
+    runs, too_much = LONG_FRAMES / 8, {}
+    for view in views_of_conversations(filled):
+        with filled.transaction(force_rollback=True):
+            filled.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+            explain = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON)"
+            query = f"{explain} SELECT * FROM {view} WHERE context_id = '{LONG}'"
+            [plan] = value_of(filled, query)
+        pages = plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
+        # The most are those of a run or a turn, with six places of its own to look at.
+        if pages > 25 * runs:
+            too_much[view] = pages / runs
     assert too_much == {}
 
 
