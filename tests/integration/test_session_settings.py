@@ -8,7 +8,13 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
-from tests.support.projecting import make_topics, projecting, settings_of_its_own  # noqa: F401  # a fixture
+from tests.support.databases import until_somebody_waits
+from tests.support.projecting import (
+    make_topics,
+    projecting,
+    settings_of_its_own,  # noqa: F401  # a fixture
+    until_projected,
+)
 
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services import database as connecting
@@ -68,6 +74,38 @@ def test_a_migration_reads_what_the_one_before_it_did(set_database):
     address = make_conninfo(set_database)
     with migration._opened(address) as connection:
         assert connection.exec_driver_sql("SHOW transaction_isolation").scalar() == "read committed"
+
+
+@pytest.mark.regression("fault 312")
+def test_a_projector_waits_for_a_locked_row_whatever_limit_the_database_has(settings, database):
+    """Instead of leaving its group and taking its partitions over again and again."""
+    with psycopg.connect(database, autocommit=True) as superuser:
+        superuser.execute(
+            sql.SQL("ALTER DATABASE {} SET lock_timeout = '1ms'").format(
+                sql.Identifier(superuser.info.dbname)
+            )
+        )
+    epochs = "SELECT array_agg(epoch) FROM projections"
+
+    async def run():
+        await make_topics(settings)
+        said = LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Hi"}])
+        async with (
+            asyncio.timeout(ON_SERVERS),
+            projecting(settings),
+            Client(settings) as client,
+            await psycopg.AsyncConnection.connect(database) as somebody,
+        ):
+            await client.publish("ctx", said, wait=True)
+            before = await (await somebody.execute(epochs)).fetchone()
+            await somebody.execute("SELECT FROM contexts FOR UPDATE")
+            places = await client.publish("ctx", said.model_copy())
+            await until_somebody_waits(database)
+            await somebody.rollback()
+            await until_projected(settings, places)
+            return before == await (await somebody.execute(epochs)).fetchone()
+
+    assert asyncio.run(run())
 
 
 @pytest.mark.regression("fault 93")

@@ -65,15 +65,16 @@ def test_however_many_claims_there_are_they_are_forgotten(database):
     at_desk(database, test)
 
 
-@pytest.mark.regression("fault 151")
-def test_a_claim_that_cannot_be_deleted_yet_does_not_end_the_timekeeper(database):
+@pytest.mark.regression("fault 151", "fault 312")
+@pytest.mark.parametrize("limit", ["statement_timeout", "lock_timeout"])
+def test_a_claim_that_cannot_be_deleted_yet_does_not_end_the_timekeeper(database, limit):
     async def test(desk):
         await fill(desk)
-        await desk.execute("SET statement_timeout = '100ms'")
+        await desk.execute(f"SET {limit} = '100ms'")
         async with await psycopg.AsyncConnection.connect(database) as somebody:
             await somebody.execute("SELECT FROM claims WHERE effect_id = 'e31' FOR UPDATE")
             await purge(desk.connection, limits(keep_claims_days=30), "us")
-        await desk.execute("RESET statement_timeout")
+        await desk.execute(f"RESET {limit}")
         await purge(desk.connection, limits(keep_claims_days=30), "us")
         assert (await left(desk))[0] == ["e1", "e29", "open"]
 

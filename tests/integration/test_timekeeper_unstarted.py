@@ -57,8 +57,9 @@ def test_an_unserved_call_is_answered_as_not_available(database):
     at_desk(database, test)
 
 
-@pytest.mark.regression("fault 158")
-def test_a_claim_that_somebodys_transaction_locks_holds_up_no_other_rule(database):
+@pytest.mark.regression("fault 158", "fault 312")
+@pytest.mark.parametrize("limit", ["statement_timeout", "lock_timeout"])
+def test_a_claim_that_somebodys_transaction_locks_holds_up_no_other_rule(database, limit):
     on = limits(call_unserved=PAST, call_unstarted=PAST, run_silent=PAST)
 
     async def test(desk):
@@ -67,7 +68,7 @@ def test_a_claim_that_somebodys_transaction_locks_holds_up_no_other_rule(databas
         await desk.claimed_call(CTX, "a", "worker")
         await desk.dies("worker")
         await desk.say("other", ask())
-        await desk.execute("SET statement_timeout = '1s'")
+        await desk.execute(f"SET {limit} = '1s'")
         async with await psycopg.AsyncConnection.connect(database) as somebody:
             await somebody.execute("SELECT FROM claims FOR UPDATE")
             assert await desk.settle(on) == [("run_silent", "applied")]

@@ -45,6 +45,9 @@ DRAIN_SECONDS = 10.0
 
 SESSION = {
     **database.UNLIMITED,
+    # Whoever gives up waiting for a row begins anew, and leaves its group: then all projectors stand still, and again
+    # as long as the row is locked. A new owner does not wait for a frozen one (`takeover`).
+    "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "10s",
     # The server's counterpart of `database.KERNEL`: until it ends, the session of a lost machine counts as alive.
     "tcp_keepalives_idle": "10",

@@ -20,6 +20,9 @@ from frameledger_services.timekeeper.settling import Settlement
 ROUNDS = 20
 """Maximum statements of one purge, few enough that the next heartbeat is not late."""
 
+_TOO_LATE = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
+"""A statement took longer than its limit: ours, or that of locks, which an administrator may have given the role."""
+
 T = TypeVar("T")
 
 _log = logs.get_logger("timekeeper")
@@ -94,7 +97,7 @@ async def purge(connection: Connection, limits: TimeLimits, worker_id: str, *, b
                 break
         await claims.reap_workers(connection)
         await claims.finish_over(connection, worker_id)
-    except psycopg.errors.QueryCanceled as error:
+    except _TOO_LATE as error:
         _log.warning("timekeeper.not_purged", reason=transient.reason(error))
 
 
@@ -135,5 +138,5 @@ def _logged_if_late() -> Iterator[None]:
     """Log a statement that takes too long, or waits for a transaction that somebody left open."""
     try:
         yield
-    except psycopg.errors.QueryCanceled as error:
+    except _TOO_LATE as error:
         _log.warning("timekeeper.rule_timed_out", reason=transient.reason(error))
