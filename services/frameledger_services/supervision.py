@@ -51,8 +51,8 @@ async def keep_running(work: Callable[[], Awaitable[None]], stopping: asyncio.Ev
             await pause(stopping, seconds)
 
 
-async def pause(stopping: asyncio.Event, seconds: float) -> None:
-    """Wait for `seconds`, or until `stopping` is set."""
+async def pause(event: asyncio.Event, seconds: float) -> None:
+    """Wait for `seconds`, or until the event is set, such as `stopping`."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await stopping.wait()
+            await event.wait()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from frameledger_services import logs
+from frameledger_services import logs, supervision
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.settings import Settings
 from frameledger_services.store import call_snapshots, progress_channel
@@ -100,9 +100,7 @@ class CallStatusReader:
                     if not question.answer.done() and question.condition(current):
                         question.answer.set_result(current)
                         self._questions.discard(question)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_SECONDS):
-                    await self._wake.wait()
+            await supervision.pause(self._wake, POLL_SECONDS)
 
     async def _listen(self) -> None:
         while True:

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
-from frameledger_services import logs, work
+from frameledger_services import logs, supervision, work
 from frameledger_services.exception_groups import sole
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.announcing import (
@@ -85,9 +85,7 @@ class LocalCalls:
         """Wait `within` seconds for the calls that run or wait for their turn, ask the rest to stop, and wait `grace`
         seconds for that. Calls whose turn comes after that are asked to stop at once."""
         for seconds in (within, grace):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._idle.wait()
+            await supervision.pause(self._idle, seconds)
             self._draining = True
             for batch in tuple(self._batches):
                 batch.stop()

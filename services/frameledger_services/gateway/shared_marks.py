@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection
-from contextlib import suppress
 
 import psycopg
 
@@ -21,7 +20,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import client_marks, connections
 from frameledger_services.store.connections import Connections
-from frameledger_services.supervision import Backoff
+from frameledger_services.supervision import Backoff, pause
 
 MOST_MARKS = 1_000
 """The maximum number of marks of this process: PostgreSQL has room for some thousands of locks of all sessions. Beyond
@@ -103,9 +102,7 @@ class SharedMarks:
                     _log.warning(
                         "gateway.presence_unshared", reason=transient.reason(error), again_in=seconds
                     )
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        await self._changed.wait()
+                await pause(self._changed, seconds)
         finally:
             await self._drop()
 

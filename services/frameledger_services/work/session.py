@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, Generic, TypeVar
 
 from frameledger import effects
-from frameledger_services import claims, logs, transient
+from frameledger_services import claims, logs, supervision, transient
 from frameledger_services.claims import Claimed, Registration
 from frameledger_services.database_types import Connection
 from frameledger_services.event_log.producer import Producer
@@ -203,9 +203,7 @@ class SessionRunner(Generic[E, C]):
 
     async def _announce_ready(self, following: asyncio.Event) -> None:
         await self._consumer.assigned.wait()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FOLLOW_SECONDS):
-                await following.wait()
+        await supervision.pause(following, FOLLOW_SECONDS)
         self._on_ready(self.session)
 
     async def _drain(self) -> None:
