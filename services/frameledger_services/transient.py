@@ -32,6 +32,9 @@ DATABASE: tuple[type[Exception], ...] = (
 )
 """The database is unavailable or not the primary."""
 
+LIMITED: tuple[type[Exception], ...] = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
+"""A statement reached a limit of its session, for its own time or for a lock, and was aborted alone."""
+
 BROKER: tuple[type[Exception], ...] = (kafka.KafkaError, EventLogError, TimeoutError)
 """The broker is unavailable, or a group member or producer must be replaced. Includes errors that only an operator can
 fix, such as missing permissions: a service logs them and retries."""

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-import psycopg
-
 from frameledger_services import claims, logs, transient
 from frameledger_services.claims import overdue_calls, overdue_runs, timekeeper_claims
 from frameledger_services.database_types import Connection
@@ -19,9 +17,6 @@ from frameledger_services.timekeeper.settling import Settlement
 
 ROUNDS = 20
 """Maximum statements of one purge, few enough that the next heartbeat is not late."""
-
-_TOO_LATE = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
-"""A statement took longer than its limit: ours, or that of locks, which an administrator may have given the role."""
 
 T = TypeVar("T")
 
@@ -97,7 +92,7 @@ async def purge(connection: Connection, limits: TimeLimits, worker_id: str, *, b
                 break
         await claims.reap_workers(connection)
         await claims.finish_over(connection, worker_id)
-    except _TOO_LATE as error:
+    except transient.LIMITED as error:
         _log.warning("timekeeper.not_purged", reason=transient.reason(error))
 
 
@@ -138,5 +133,5 @@ def _logged_if_late() -> Iterator[None]:
     """Log a statement that takes too long, or waits for a transaction that somebody left open."""
     try:
         yield
-    except _TOO_LATE as error:
+    except transient.LIMITED as error:
         _log.warning("timekeeper.rule_timed_out", reason=transient.reason(error))
