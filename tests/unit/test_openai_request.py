@@ -131,6 +131,12 @@ def test_what_cannot_be_honoured_is_refused_by_name(parameters, name):
     assert refusal({"messages": [HI], **parameters})[0] == name
 
 
+@pytest.mark.regression("gateway 121")
+def test_a_framework_that_forces_a_call_for_structured_output_is_told_what_does_the_same():
+    with pytest.raises(ProblemError, match="`response_format`, with `json_schema`"):
+        read(tool_choice="required")
+
+
 def test_a_setting_that_is_refused_says_what_it_takes():
     sentence = "temperature: a number of at least 0 is expected."
     assert refusal({"messages": [HI], "temperature": "hot"}) == ("temperature", sentence)

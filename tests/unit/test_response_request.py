@@ -277,6 +277,12 @@ def test_what_is_not_honoured_is_refused_by_name(parameters, param, code):
     assert refusal(**parameters) == (param, code)
 
 
+@pytest.mark.regression("gateway 121")
+def test_a_framework_that_forces_a_call_for_structured_output_is_told_what_does_the_same():
+    with pytest.raises(ProblemError, match=r"`text\.format`, with `json_schema`"):
+        read("Hi", tool_choice="required")
+
+
 @pytest.mark.regression("gateway 16")
 def test_an_object_without_an_id_is_no_new_conversation():
     assert refusal(conversation={"id": None}) == ("conversation", "invalid_value")

@@ -68,6 +68,8 @@ ALLOWED: Mapping[str, tuple[Any, ...]] = {
 WHY = {
     "n": "A conversation has one continuation: n must be 1.",
     "functions": "Use `tools`.",
+    "tool_choice": "tool_choice is not supported here: the model chooses. For an answer of a given form use "
+    "`response_format`, with `json_schema`.",
 }
 
 
