@@ -166,6 +166,7 @@ def test_each_method_replaces_its_part_and_keeps_the_others() -> None:
     assert FULL.with_tools([]).messages == FULL.messages
     assert FULL.with_settings(None).tool_choice == "auto"
     assert FULL.set_tool_choice({"type": "none"}).settings == {"temperature": 0.7}
+    assert FULL.set_tool_choice({"type": "none"}).tool_choice == {"type": "none"}
 
 
 def test_tools_may_be_schemas_or_a_tools_schema() -> None:
@@ -368,9 +369,9 @@ def test_the_form_for_logging_has_every_part_and_so_has_the_repr() -> None:
 
 def test_the_old_name_warns_and_makes_a_system_message_of_the_prompt() -> None:
     with pytest.warns(DeprecationWarning, match="use LLMContext") as caught:
-        context = OpenAILLMContext([HI], settings={"seed": 1}, system_prompt="Be brief.")
+        context = OpenAILLMContext([HI], [CLOCK], {"seed": 1}, "auto", system_prompt="Be brief.")
     assert caught[0].filename == __file__
-    assert context == LLMContext([SYSTEM, HI], settings={"seed": 1})
+    assert context == LLMContext([SYSTEM, HI], [CLOCK], {"seed": 1}, "auto")
     assert type(context.add_message(HI)) is LLMContext
 
 
@@ -396,6 +397,12 @@ def test_system_messages_are_kept_where_they_stand_and_repeated_nowhere() -> Non
     late = {"role": "system", "content": "Now in French."}
     history = [SYSTEM, user("a"), user("b"), late, user("c")]
     assert trimmed(history, 3) == (SYSTEM, late, user("c"))
+
+
+def test_what_is_older_than_a_late_system_message_or_a_group_is_kept_while_there_is_room() -> None:
+    assert trimmed([HI, user("a"), SYSTEM, user("b")], 3) == (user("a"), SYSTEM, user("b"))
+    group = (call("c1"), result("c1"))
+    assert trimmed([HI, user("a"), *group, user("b")], 4) == (user("a"), *group, user("b"))
 
 
 def test_only_role_system_is_kept_for_its_role() -> None:

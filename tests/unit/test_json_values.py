@@ -1,13 +1,15 @@
-"""The size of a value as JSON, which is counted in the state: whichever way it is made, the bytes are `json`'s."""
+"""JSON values: their copies, and their size, which is counted in the state: whichever way it is made, the bytes are
+`json`'s."""
 
 import json
+from enum import StrEnum
 from types import MappingProxyType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frameledger.json_values import size
+from frameledger.json_values import json_copy, size
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 """Any text that JSON can name, also one with half of a surrogate pair."""
@@ -37,6 +39,7 @@ def test_the_size_of_a_value_is_that_of_its_compact_json(value):
         {"half \ud83d": "of it"},
         {"role": "user", "content": 1e-05},
         {"role": "user", "content": [1e16, -0.0, 10**30]},
+        {"role": "user", "content": [{"text": [1e16]}, "text"]},
         MappingProxyType({"role": "user", "content": "It is there."}),
     ],
     ids=[
@@ -45,8 +48,19 @@ def test_the_size_of_a_value_is_that_of_its_compact_json(value):
         "half of a pair in a name",
         "small float",
         "numbers",
+        "a float within",
         "another mapping",
     ],
 )
 def test_what_two_encoders_write_otherwise_has_one_size(value):
     assert size(value) == bytes_of(value)
+
+
+class Kind(StrEnum):
+    TEXT = "text"
+
+
+def test_the_copy_of_a_value_takes_what_json_can_write():
+    assert json_copy({"type": Kind.TEXT, "sizes": (1, 2.5)}) == {"type": "text", "sizes": [1, 2.5]}
+    with pytest.raises(TypeError, match="a set is no JSON value"):
+        json_copy({"sizes": {1}})

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from frameledger import stored
-from frameledger.evolve.state import RejectedTurn
+from frameledger.evolve.state import RejectedTurn, Turn
 from frameledger.evolve.text import plus
 from frameledger.fold import Conversation
 from frameledger.ids import Version
@@ -24,6 +24,19 @@ def test_a_state_of_this_fold_is_read_back():
     assert stored.load(written()) == state
 
 
+@pytest.mark.parametrize("words", ["plain", "f\u00fcr", "half \ud83d"])
+def test_the_stored_form_is_compact_ascii_and_has_only_what_is_open(words):
+    state = Conversation.new("a").state
+    assert stored.dump(state) == b'{"fold":%d,"state":{"context_id":"a"}}' % FOLD_VERSION
+    heard = stored.dump(replace(state, turn=Turn(Version(3), words=plus(None, words, False))))
+    turn = b'{"opened_version":3,"words":[%b,false]}' % json.dumps(words).encode()
+    assert json.loads(heard) == json.loads(
+        b'{"fold":%d,"state":{"context_id":"a","turn":%b}}' % (FOLD_VERSION, turn)
+    )
+    assert heard.isascii()
+    assert b" " not in heard.replace(b"half ", b"")
+
+
 def test_of_a_state_of_the_fold_before_any_frame_may_have_changed_the_context():
     """It does not say which one did. So a client that knows an older version is refused rather than believed."""
     assert stored.load(written(fold=3, version=7)).changed_version == 7
@@ -33,6 +46,7 @@ def test_of_a_state_of_the_fold_before_any_frame_may_have_changed_the_context():
 @pytest.mark.rule("RA5.rewrite")
 def test_of_a_state_of_the_fold_before_any_position_may_be_empty_again():
     assert stored.load(written(fold=4, place={"next_position": 7})).place.fixed == (1, 6)
+    assert stored.load(written(fold=4, place={"next_position": 2})).place.fixed == (1, 1)
     assert stored.load(written(fold=4)).place.fixed is None
     assert stored.load(written(fold=5, place={"next_position": 7})).place.fixed is None
 

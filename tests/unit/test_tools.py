@@ -85,13 +85,25 @@ def test_tools_on_the_wire_share_nothing_with_those_given() -> None:
     assert written == tuple(named("clock"))
 
 
+def test_a_tools_schema_does_not_change_with_what_it_was_made_from() -> None:
+    standard, custom = named("clock"), {"google": [{"google_search": {"a": 1}}]}
+    schema = ToolsSchema(standard, custom)
+    written = schema.to_wire()
+    standard[0]["function"]["name"] = "changed"
+    custom["google"][0]["google_search"]["a"] = 2
+    custom["google"].append({"other": {}})
+    assert schema.to_wire() == written
+
+
 @pytest.mark.parametrize(
-    "tool", [test_null_and_empty_both_mean_no_tools, "clock", None], ids=["a function", "text", "null"]
+    ("tool", "told"),
+    [(named, "not the function 'named': `schema_of`"), ("clock", "not a str$"), (None, "not a NoneType$")],
+    ids=["a function", "text", "null"],
 )
-def test_what_is_neither_schema_nor_mapping_has_no_wire_form(tool) -> None:
-    with pytest.raises(TypeError, match="FunctionSchema"):
+def test_what_is_neither_schema_nor_mapping_has_no_wire_form(tool, told) -> None:
+    with pytest.raises(TypeError, match=f"^a tool is a FunctionSchema or a mapping, {told}"):
         tools.tools_to_wire([tool])
-    with pytest.raises(TypeError, match="FunctionSchema"):
+    with pytest.raises(TypeError, match=f"^a tool is a FunctionSchema or a mapping, {told}"):
         tools.ToolsSchema([tool])
 
 
@@ -127,6 +139,7 @@ def test_a_tool_has_its_name_in_any_providers_form(tool, name) -> None:
         {},
         {"type": "function"},
         {"function": {}},
+        {"toolSpec": {}},
         {"function": {"name": 5}},
         {"type": "function", "function": {"name": ""}},
         {"type": "function", "function": None},
@@ -145,6 +158,7 @@ def test_a_tool_has_its_name_in_any_providers_form(tool, name) -> None:
 def test_an_odd_shape_has_no_name(tool) -> None:
     assert tools.tool_name(tool) is None
     assert tools.tool_names([tool]) == ()
+    assert tools.client_functions([tool]) == ()
 
 
 def test_names_come_in_order_each_once_and_all_of_a_declaration() -> None:

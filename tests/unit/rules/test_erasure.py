@@ -272,6 +272,7 @@ def test_an_id_of_a_later_frame_that_is_no_text_is_of_no_life():
 
 @pytest.mark.rule("RA5.lives")
 def test_of_its_own_runs_it_knows_the_newest():
+    assert erasure.KNOWN_RUNS == 64
     folding = talk(ERASE)
     runs = []
     for _ in range(erasure.KNOWN_RUNS + 1):

@@ -342,7 +342,7 @@ def test_the_life_after_an_erasure_knows_so_many_mirrors():
     erased = LLMContextEraseFrame(why="asked")
     played = play(erased, [mirror(f"m{n}") for n in range(KNOWN_MIRRORS + 1)])
     assert played.state.erased is not None
-    assert len(played.state.erased.mirrors) == KNOWN_MIRRORS
+    assert len(played.state.erased.mirrors) == KNOWN_MIRRORS == 64
     assert play(by("m0", append("x")), onto=played).steps[-1] is None
     again = play(erased, mirror("a"), mirror("a"), mirror("b"), mirror("a"), mirror(None))
     assert again.state.erased.mirrors == ("a", "b", "a")

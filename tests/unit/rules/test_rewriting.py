@@ -198,6 +198,7 @@ def test_beyond_the_gaps_that_are_remembered_all_between_the_others_is_fixed(
 @pytest.mark.rule("RA5.rewrite")
 def test_beyond_so_many_gaps_the_lowest_is_forgotten_and_its_part_of_the_history_is_fixed():
     """So that a state is as small after years as after an hour, and never says a message is there that is not."""
+    assert GAPS_REMEMBERED == 256
     everything = append(*[str(n) for n in range(1, 2 * GAPS_REMEMBERED + 20)])
     odd = [rewrite(2 * n + 3, None) for n in range(GAPS_REMEMBERED)]
     played = play(everything, odd)
