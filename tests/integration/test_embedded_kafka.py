@@ -82,13 +82,26 @@ def test_a_setting_of_the_broker_is_written_as_java_reads_it(tmp_path):
     assert "log.dirs=data" in written
 
 
-def test_data_of_another_major_version_is_refused_with_the_way_out(tmp_path):
+@pytest.mark.regression("journey 150")
+@pytest.mark.parametrize(
+    ("made_by", "runs"), [("3.9.1", "4.4.0"), ("4.4.0", "4.3.1"), ("4.10.0", "4.9.2"), ("4.4.0", "5.0.0")]
+)
+def test_data_of_a_newer_or_another_major_version_are_refused_with_the_way_out(made_by, runs, tmp_path):
     (tmp_path / "kafka" / "data").mkdir(parents=True)
-    (tmp_path / "kafka" / "VERSION").write_text("3.9.1\n", encoding="ascii")
-    software = java.Software(tmp_path / "java", (), "4.3.1")
-    with pytest.raises(EmbeddedError, match=r"was created by Kafka 3\.9\.1") as caught:
+    (tmp_path / "kafka" / "VERSION").write_text(f"{made_by}\n", encoding="ascii")
+    software = java.Software(tmp_path / "java", (), runs)
+    with pytest.raises(EmbeddedError) as caught:
         embedded_kafka.prepare(tmp_path, 1, software=software)
-    assert "FRAMELEDGER_KAFKA_HOME" in caught.value.remedy
+    assert f"was created by Kafka {made_by}; this Frameledger runs {runs}" in str(caught.value)
+    assert f"FRAMELEDGER_KAFKA_HOME to an installed Kafka {made_by.rpartition('.')[0]}" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("made_by", "runs"), [("4.3.1", "4.4.0"), ("4.3.1", "4.3.0"), ("4.9.1", "4.10.0")])
+def test_data_of_an_older_version_or_another_patch_are_read(made_by, runs, tmp_path):
+    (tmp_path / "kafka" / "data").mkdir(parents=True)
+    (tmp_path / "kafka" / "VERSION").write_text(f"{made_by}\n", encoding="ascii")
+    software = java.Software(tmp_path / "java", (), runs)
+    assert embedded_kafka.prepare(tmp_path, 1, software=software).version == runs
 
 
 def test_a_format_that_fails_leaves_no_half_log_behind(tmp_path):

@@ -6,6 +6,7 @@ and `kafka/*.properties` are rewritten at each start.
 
 import base64
 import os
+import re
 import shutil
 import socket
 import struct
@@ -58,7 +59,7 @@ def prepare(
 
     Takes a second the first time. An interrupted format leaves nothing behind. `settings` are additional broker
     settings. `learns`: the broker will be started here again, so a class archive is worth creating. Raises
-    `EmbeddedError` for data of another major version, a full disk, or a Java that does not run.
+    `EmbeddedError` for data of a newer or another major version, a full disk, or a Java that does not run.
     """
     directory = directory.resolve()
     home, log = directory / "kafka", directory / "logs" / "kafka.log"
@@ -186,12 +187,19 @@ def _check_version(home: Path, version: str) -> None:
             f"{home} is not a complete data folder of Kafka: the file VERSION is missing.",
             "Restore that folder from a backup, delete the data directory, or use another one (--data-dir).",
         ) from error
-    if made_by.split(".")[0] != version.split(".")[0]:
+    made, runs = _minor(made_by), _minor(version)
+    # Kafka starts on data that an older minor version formatted. On data of a newer one it ends with a stack trace,
+    # because it does not know that version of the metadata.
+    if made > runs or made[:1] != runs[:1]:
         raise EmbeddedError(
             f"{home} was created by Kafka {made_by}; this Frameledger runs {version}.",
-            f"Set FRAMELEDGER_KAFKA_HOME to an installed Kafka {made_by.split('.')[0]}, or choose a new data "
+            f"Set FRAMELEDGER_KAFKA_HOME to an installed Kafka {'.'.join(map(str, made))}, or choose a new data "
             "directory (--data-dir).",
         )
+
+
+def _minor(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)[:2]]
 
 
 def _java(home: Path, software: java.Software, *main: str, options: Sequence[str] = ()) -> tuple[str, ...]:
