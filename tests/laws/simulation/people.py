@@ -155,9 +155,13 @@ class ForgetfulPerson(Person):
 
     def _says_again(self) -> Steps:
         log = self._world.log
-        erased_at = [place for place, frame in enumerate(log) if isinstance(frame, LLMContextEraseFrame)]
+        erased_at: dict[str | None, int] = {}
+        for place, frame in enumerate(log):
+            if isinstance(frame, LLMContextEraseFrame):
+                # Repeated, it ends no life.
+                erased_at.setdefault(frame.id, place)
         # Without ids they would be different frames in their original life.
-        of_before = log[: erased_at[-1]] if erased_at else []
+        of_before = log[: max(erased_at.values(), default=0)]
         known = [frame for frame in log if frame.id is not None] + of_before
         if known:
             self._say(self._world.rng.choice(known))
