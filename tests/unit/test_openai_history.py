@@ -289,6 +289,9 @@ def test_what_a_client_says_in_the_place_of_a_missing_answer_is_recognised_when_
         ([HI, HELLO, MORE, said("Yes.")], [HI, HELLO, user("Edited")], False, True),
         ([system("Be brief."), HI, HELLO], [HI, HELLO, MORE], False, True),
         ([HI, CALL, RESULT], [HI], True, True),
+        ([HI], [HI, MORE], False, True),
+        ([HI, cut("Hel")], [HI, MORE], False, True),
+        ([HI, cut("Hel")], [HI], False, False),
         # What is new may be the same words again, and what an assistant says may be new.
         ([HI, HELLO], [HI], False, False),
         ([HI, HELLO], [HI, MORE], False, False),

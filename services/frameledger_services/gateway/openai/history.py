@@ -67,12 +67,16 @@ def plan(held: Sequence[Held], sent: Sequence[JsonObject]) -> Plan:
 
 def is_sent_again(held: Sequence[Held], sent: Sequence[JsonObject], *, has_call: bool) -> bool:
     """Returns whether the sent messages begin as the conversation does: with its first question, and the words that
-    answered it. `has_call` says that the client also sends a call of the conversation, which may be all of the
-    answer."""
+    answered it. `has_call` says that the client also sends a call of the conversation, which may be all of the answer.
+    If the answer never came, or was cut off and the client left it out, what follows the question suffices."""
     comparison = _comparison(held, seen_messages.turns(sent))
     comparison.match()
     matched = {turn.kind for turn in comparison.turns[: comparison.turn]}
-    return "user" in matched and (has_call or "assistant" in matched)
+    if "user" not in matched:
+        return False
+    if has_call or "assistant" in matched:
+        return True
+    return comparison.turn < len(comparison.turns) and plan(held, sent).kind == "append"
 
 
 def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> bool:
