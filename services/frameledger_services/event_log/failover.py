@@ -1,8 +1,9 @@
 """Failover from a frozen broker, whose connections stay open and do not answer. aiokafka allows every answer the time
 of the largest one, asks one broker after the other for metadata, and makes one connection at a time, so one frozen
 broker blocks the others. Here connecting has a short timeout, the next broker is asked for metadata before the previous
-one has answered, and a silent leader is left for its successor as soon as that is known. The methods of the one client
-are replaced, not those of its class.
+one has answered, and a silent leader is left for its successor as soon as that is known. If no broker that is known
+answers, the bootstrap servers are asked again: aiokafka does so only once, and would never find a cluster whose brokers
+have other addresses than before. The methods of the one client are replaced, not those of its class.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from aiokafka import TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
-from aiokafka.conn import CloseReason
+from aiokafka.conn import CloseReason, create_conn
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.produce import ProduceRequest
 
@@ -40,6 +41,20 @@ leadership."""
 
 NO_LEADER = -1
 """The leader of a partition that has none."""
+
+_CONNECTING = (
+    "client_id",
+    "request_timeout_ms",
+    "ssl_context",
+    "security_protocol",
+    "sasl_mechanism",
+    "sasl_plain_username",
+    "sasl_plain_password",
+    "sasl_kerberos_service_name",
+    "sasl_kerberos_domain_name",
+    "sasl_oauth_token_provider",
+)
+"""The options with which a client of aiokafka connects; it has each as an attribute."""
 
 
 def with_failover(client: AIOKafkaClient) -> AIOKafkaClient:
@@ -99,25 +114,40 @@ class _Learning:
     async def learn(self, cluster: Any, topics: Any) -> bool:
         """Returns whether a broker answered; its answer is in `cluster` then."""
         request = MetadataRequest(list(topics) if topics else None)
-        nodes = self._nodes()
+        answer = await self._first(partial(self._answer, node, request) for node in self._nodes())
+        if answer is None:
+            # Which cluster it is, and whether its topic is the one that was read, is checked before anything is read
+            # there, as after each outage.
+            hosts = self._client.hosts
+            answer = await self._first(
+                partial(self._bootstrap, host, port, request) for host, port, _ in hosts
+            )
+        if answer is None:
+            cluster.failed_update(None)
+            return False
+        # A broker that knows no brokers is starting up.
+        if answer.brokers:
+            cluster.update_metadata(answer)
+        return bool(answer.brokers)
+
+    async def _first(self, asks: Iterable[Callable[[], Coroutine[Any, Any, Any]]]) -> Any:
+        """Ask one after the other, the next one when those before have not answered for a while. Returns the first
+        answer; None if none answers."""
+        left = list(asks)
         pending: set[asyncio.Task[Any]] = set()
-        while nodes or pending:
-            if nodes:
-                pending.add(self._ask(nodes.pop(0), request))
+        while left or pending:
+            if left:
+                pending.add(self._begin(left.pop(0)()))
             done, pending = await asyncio.wait(
-                pending, timeout=NEXT_SECONDS if nodes else None, return_when=asyncio.FIRST_COMPLETED
+                pending, timeout=NEXT_SECONDS if left else None, return_when=asyncio.FIRST_COMPLETED
             )
             for answer in (task.result() for task in done):
                 if answer is not None:
-                    # A broker that knows no brokers is starting up.
-                    if answer.brokers:
-                        cluster.update_metadata(answer)
-                    return bool(answer.brokers)
-        cluster.failed_update(None)
-        return False
+                    return answer
+        return None
 
-    def _ask(self, node: Any, request: MetadataRequest) -> asyncio.Task[Any]:
-        task = asyncio.create_task(self._answer(node, request))
+    def _begin(self, asking: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(asking)
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
         return task
@@ -126,6 +156,17 @@ class _Learning:
         with suppress(kafka_errors.KafkaError, TimeoutError):
             if (connection := await self._client._get_conn(node)) is not None:
                 return await connection.send(request)
+        return None
+
+    async def _bootstrap(self, host: str, port: int, request: MetadataRequest) -> Any:
+        client = self._client
+        options = {name: getattr(client, f"_{name}") for name in _CONNECTING}
+        with suppress(OSError, kafka_errors.KafkaError, TimeoutError):
+            connection = await create_conn(host, port, max_idle_ms=client._connections_max_idle_ms, **options)
+            try:
+                return await connection.send(request)
+            finally:
+                connection.close()
         return None
 
     def _nodes(self) -> list[Any]:

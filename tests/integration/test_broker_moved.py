@@ -1,0 +1,29 @@
+"""The brokers of a cluster come back at other addresses, which only its bootstrap servers tell."""
+
+from contextlib import ExitStack
+
+import pytest
+from tests.support.answerers import frame
+from tests.support.formatted import formatted
+from tests.support.killable import projector
+from tests.support.road import Raw, made
+
+from frameledger_services.embedded import kafka, ports
+
+
+@pytest.mark.long
+@pytest.mark.regression("fault 313")
+def test_a_projector_finds_brokers_that_have_other_addresses_than_before(tmp_path, database):
+    before, after = ports.choose(0), ports.choose(0)
+    directory = formatted(tmp_path)
+    with ExitStack() as stack:
+        with kafka.running(directory, port=before):
+            road = made(f"{ports.HOST}:{before},{ports.HOST}:{after}", database, None)
+            projects = stack.enter_context(projector(road.settings))
+            road.publish([Raw(b"ctx", frame("LLMRunFrame"))])
+            road.until_idle(projects)
+        with kafka.running(directory, port=after):
+            road.publish([Raw(b"ctx", frame("LLMRunFrame"))])
+            road.until_idle(projects)
+            road.until("SELECT version = 2 FROM contexts")
+            assert projects.stop() == 0
