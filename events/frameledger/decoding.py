@@ -49,15 +49,16 @@ def decode(value: bytes) -> AnyFrame:
         # they saw the last. An object without objects inside has at most one name more than it has commas, so with one
         # comma less than there are fields each name came once. The attributes are those behind `model_extra` and
         # `model_fields_set`, which as properties take 0.1 us each; a function for this would take 0.05.
+        extra = frame.__pydantic_extra__
         may_hide_something = (
             value.rfind(b"{") > 0
+            or extra
             or frame.carries_json
-            or frame.__pydantic_extra__
             or value.count(b",") != len(frame.__pydantic_fields_set__) - 1
         )
         if may_hide_something and not is_surely_strict(value):
             loads(value)
-        if frame.__pydantic_extra__ and _has_error_for_result(frame):
+        if extra and _has_error_for_result(frame):
             return _decode_carefully(value)
         # The models limit the characters of ids: those are bytes in ASCII without escapes, and NUL can only be escaped.
         if _BACKSLASH in value or not value.isascii():

@@ -12,7 +12,7 @@ from frameledger.evolve.changes import RunStarted
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.fence import OfARun, is_anothers, refusal, supersedes
 from frameledger.evolve.outcome import Reason
-from frameledger.evolve.state import Response, Run, Speech
+from frameledger.evolve.state import Response, Run, Speech, Thought
 from frameledger.evolve.text import plus, trimmed
 from frameledger.frames import ErrorFrame, LLMFullResponseEndFrame, LLMFullResponseStartFrame, TextFrame
 from frameledger.ids import Attempt, Position, RunId
@@ -88,8 +88,9 @@ def said(draft: Draft, frame: TextFrame, carries_spaces: bool) -> Reason | None:
     response = speech.response
     if response is None:
         return "no_open_response"
-    if frame.append_to_context and frame.text:
-        text = plus(response.text, frame.text, carries_spaces)
+    piece = frame.text
+    if piece and frame.append_to_context:
+        text = plus(response.text, piece, carries_spaces)
         draft.speech = Speech(
             Response(
                 response.opened_version,
@@ -116,8 +117,8 @@ def pushed(draft: Draft, frame: OfARun) -> Reason | None:
         return "no_open_response"
     if not trimmed(response.text):
         return "nothing_said"
-    runs.remember_position(draft, response.run_id, _write(draft, response))
-    draft.speech = replace(draft.speech, response=replace(response, text=None))
+    position = _write(draft, response, replace(response, text=None), draft.speech.thought)
+    runs.remember_position(draft, response.run_id, position)
     return None
 
 
@@ -129,10 +130,8 @@ def ended(draft: Draft, frame: LLMFullResponseEndFrame) -> Reason | None:
     response = draft.speech.response
     if response is None:
         return "no_open_response"
-    _write(draft, response)
-    speech = draft.speech
-    thought = None if speech.thought is not None and speech.thought.run_id is not None else speech.thought
-    draft.speech = Speech(None, thought, speech.said, speech.bot_since)
+    thought = draft.speech.thought
+    _write(draft, response, None, None if thought is not None and thought.run_id is not None else thought)
     run = draft.runs.open
     if run is None or run.run_id != response.run_id:
         return None
@@ -190,17 +189,21 @@ def _break_off(draft: Draft, run_id: RunId) -> None:
 
 def interrupted(draft: Draft, heard_text: str | None) -> None:
     """Keep what was said so far, or what was heard of it; drop an open thought whole (R2.6, R6.7)."""
-    response, positions = draft.speech.response, draft.speech.said
-    if heard_text is not None and positions is not None:
-        _correct(draft, positions, response, heard_text.strip())
+    speech = draft.speech
+    response, said = speech.response, speech.said
+    if heard_text is not None and said is not None:
+        said = _correct(draft, said, response, heard_text.strip())
     elif response is not None:
         _write(draft, response)
-    speech = draft.speech
-    draft.speech = Speech(None, None, speech.said, speech.bot_since)
+        return
+    draft.speech = Speech(None, None, said, speech.bot_since)
 
 
-def _correct(draft: Draft, positions: tuple[Position, ...], response: Response | None, heard: str) -> None:
-    """The last response's text becomes what was heard of it; what was said remains on the log."""
+def _correct(
+    draft: Draft, positions: tuple[Position, ...], response: Response | None, heard: str
+) -> tuple[Position, ...]:
+    """The last response's text becomes what was heard of it; what was said remains on the log. Returns the positions
+    that it has now."""
     message = {"role": "assistant", "content": heard}
     written: tuple[Position, ...] = ()
     if heard and positions:
@@ -211,7 +214,7 @@ def _correct(draft: Draft, positions: tuple[Position, ...], response: Response |
         written = () if position is None else (position,)
     for position in positions[len(written) :]:
         draft.retract(position)
-    draft.speech = replace(draft.speech, said=written)
+    return written
 
 
 def end(draft: Draft) -> None:
@@ -224,18 +227,19 @@ def end(draft: Draft) -> None:
 def _finish(draft: Draft, response: Response) -> None:
     """Close a response that did not end by itself: its words stay, its open thought and announced calls go."""
     _write(draft, response)
-    speech = draft.speech
-    draft.speech = Speech(None, None, speech.said, speech.bot_since)
     calls.forget_announced(draft, None, response.opened_version)
 
 
-def _write(draft: Draft, response: Response) -> Position | None:
-    """Append what the response has said since it was last written; nothing for whitespace (R2.3)."""
+def _write(
+    draft: Draft, response: Response, after: Response | None = None, thought: Thought | None = None
+) -> Position | None:
+    """Append what the response has said since it was last written; nothing for whitespace (R2.3). `after` and `thought`
+    are the response and the thought that are open from now on."""
     text = trimmed(response.text)
     position = draft.append_text({"role": "assistant", "content": text}, response.run_id) if text else None
-    if position is None:
-        return None
     speech = draft.speech
-    positions = None if response.stays else (*(speech.said or ()), position)
-    draft.speech = Speech(speech.response, speech.thought, positions, speech.bot_since)
+    said = speech.said
+    if position is not None:
+        said = None if response.stays else (*(said or ()), position)
+    draft.speech = Speech(after, thought, said, speech.bot_since)
     return position

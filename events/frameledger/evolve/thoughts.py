@@ -6,7 +6,7 @@ from frameledger.evolve import runs
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.fence import refusal
 from frameledger.evolve.outcome import Reason
-from frameledger.evolve.state import Thought
+from frameledger.evolve.state import Speech, Thought
 from frameledger.evolve.text import plus
 from frameledger.frames import LLMThoughtEndFrame, LLMThoughtStartFrame, LLMThoughtTextFrame
 from frameledger.ids import RunId
@@ -31,12 +31,18 @@ def said(draft: Draft, frame: LLMThoughtTextFrame) -> Reason | None:
     reason = refusal(draft, frame)
     if reason is not None:
         return reason
-    thought = draft.speech.thought
+    speech = draft.speech
+    thought = speech.thought
     if thought is None or thought.run_id != frame.run_id:
         return "no_open_response"
     if thought.llm is not None:
         text = plus(thought.text, frame.text, carries_spaces=True)
-        draft.speech = replace(draft.speech, thought=replace(thought, text=text))
+        draft.speech = Speech(
+            speech.response,
+            Thought(thought.llm, thought.run_id, thought.answers, text),
+            speech.said,
+            speech.bot_since,
+        )
     return None
 
 
