@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -96,8 +95,9 @@ class Head:
     erased_at: datetime | None = None
     """When its latest erasure was logged; None if there was none."""
 
-    recent: OrderedDict[UUID, int] = field(default_factory=OrderedDict)
-    """The recent frame ids with Python's hash of their values, which differs between processes."""
+    recent: dict[UUID, int] = field(default_factory=dict)
+    """The recent frame ids, oldest first, with Python's hash of their values, which differs between processes. An
+    `OrderedDict` would take twice the memory, an eighth of a head with a few frames."""
 
     @classmethod
     def new(cls, context_id: ContextId) -> Head:
@@ -127,10 +127,11 @@ class Head:
 
     def remember(self, frame_id: UUID, value_hash: int) -> None:
         """Keep the id of a frame. A repetition makes it recent again."""
-        self.recent[frame_id] = value_hash
-        self.recent.move_to_end(frame_id)
-        if len(self.recent) > REMEMBERED_IDS:
-            self.recent.popitem(last=False)
+        recent = self.recent
+        recent.pop(frame_id, None)
+        recent[frame_id] = value_hash
+        if len(recent) > REMEMBERED_IDS:
+            del recent[next(iter(recent))]
 
     def weight(self) -> int:
         """Returns an upper estimate of its bytes in memory. Cheap: the long parts of a state are measured only when
