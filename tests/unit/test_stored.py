@@ -5,10 +5,29 @@ import json
 import pytest
 
 from frameledger import stored
-from frameledger.evolve.state import RejectedTurn, Turn
+from frameledger.evolve.state import (
+    Announced,
+    Call,
+    Calls,
+    Erased,
+    Group,
+    MessageCursor,
+    Pace,
+    PendingRun,
+    RejectedTurn,
+    RequestParameters,
+    Response,
+    Run,
+    Running,
+    Runs,
+    Speech,
+    State,
+    Thought,
+    Turn,
+)
 from frameledger.evolve.text import plus
 from frameledger.fold import Conversation
-from frameledger.ids import Version
+from frameledger.ids import ToolCallId, Version
 from frameledger.stored import FOLD_VERSION, StoredStateError
 from frameledger.values import replace
 
@@ -35,6 +54,63 @@ def test_the_stored_form_is_compact_ascii_and_has_only_what_is_open(words):
     )
     assert heard.isascii()
     assert b" " not in heard.replace(b"half ", b"")
+
+
+def test_what_a_stored_state_leaves_out_means_the_same_in_every_release():
+    """A state is stored without what has its default, so no default may ever change."""
+    running = {"since": 2, "synchronous": True, "era": 1, "position": 2}
+    call = {"tool_call_id": "a", "function_name": "f", "requested_version": 1, "ordinal": 0, "group": "1"}
+    loaded = stored.load(
+        written(
+            version=9,
+            place={},
+            terms={},
+            turn={"opened_version": 3},
+            speech={"response": {"opened_version": 4}, "thought": {"llm": "x"}},
+            calls={
+                "open": {"a": call | {"stage": "running", "announced": {}, "running": running}},
+                "groups": {"1": {}},
+            },
+            runs={
+                "open": {"run_id": "r", "asked_version": 1, "opened_version": 1},
+                "wanted": {"run_id": "p", "asked_version": 2},
+            },
+            erased={"version": 0},
+            pace={},
+            rejected_turn={"opened_version": 5},
+        )
+    )
+    assert loaded == State(
+        "a",
+        9,
+        MessageCursor(1, 1, (), None, 0),
+        RequestParameters((), None, {}, None, None, False, False, {}, None),
+        Turn(3, True, None, False, None, None),
+        Speech(Response(4, None, False, None, None, False), Thought("x", None, None, None), None, None),
+        Calls(
+            {
+                ToolCallId("a"): Call(
+                    *("a", "f", 1, 0, "1", "running"),
+                    Announced(None, 0, None, None, False, False),
+                    Running(2, True, 1, 2, None, None, False, False, False, None),
+                    *(False, None),
+                )
+            },
+            {"1": Group((), False, False, False, 0)},
+            (),
+            (),
+            (),
+        ),
+        Runs(Run("r", 1, 1, 0, False, (), None, ()), PendingRun("p", 2, ()), False, False, None),
+        Erased(0, (), ()),
+        0,
+        Pace(0, None, 0, 0),
+        RejectedTurn(5, True, True),
+    )
+    empty = State(
+        "a", 0, MessageCursor(1, 1), RequestParameters(), None, Speech(), Calls(), Runs(), None, 0, Pace()
+    )
+    assert stored.load(written()) == empty
 
 
 def test_of_a_state_of_the_fold_before_any_frame_may_have_changed_the_context():
