@@ -116,6 +116,12 @@ def test_an_answer_without_a_finish_reason_is_lost_if_it_did_not_end_or_says_not
     assert type(answered(STREAM, 200, body)) is errors.ConnectionLostError
 
 
+@pytest.mark.regression("worker 320")
+@pytest.mark.parametrize("said", ["It ends with `data: [DONE]`.", "event: message_stop\n", "\ndata:[DONE]"])
+def test_an_answer_about_streams_that_breaks_off_is_lost_though_it_names_their_last_event(said):
+    assert type(answered(STREAM, 200, streamed({"content": said}, last=b""))) is errors.ConnectionLostError
+
+
 @pytest.mark.regression("worker 167")
 def test_the_last_event_is_found_in_a_compressed_stream():
     body = gzip.compress(streamed({"content": "Yes."}))

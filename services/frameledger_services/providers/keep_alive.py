@@ -41,8 +41,9 @@ def reading_to_the_end(http: Any) -> Callable[[Any], Awaitable[None]]:
 
 
 def is_last(end: bytes) -> bool:
-    """Returns whether the last event is among these bytes, which are the latest that came."""
-    return any(event in end for event in LAST_EVENTS)
+    """Returns whether the last event is among these bytes, which are the latest that came. It begins a line: a model
+    that explains such streams says its words in the middle of one."""
+    return any(line.startswith(LAST_EVENTS) for line in end.splitlines())
 
 
 class _ReadToTheEnd:
