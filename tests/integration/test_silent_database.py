@@ -161,29 +161,7 @@ def test_a_reading_that_is_broken_off_does_not_wait_for_a_server_that_is_silent(
 
 @pytest.mark.regression("trial C3")
 def test_a_statement_that_a_living_server_works_on_may_take_as_long_as_it_likes(database, monkeypatch):
-    # Longer than the server takes to begin a statement, also on a busy machine.
-    monkeypatch.setattr(connecting, "SILENT_SECONDS", scaled(0.5))
-    monkeypatch.setattr(connecting, "ASK_SECONDS", ON_SERVERS)
-
-    async def scenario():
-        async with (
-            asyncio.timeout(ON_SERVERS),
-            way_to(database) as (way, address),
-            await psycopg.AsyncConnection.connect(database, autocommit=True) as holds,
-            await connecting.connect(at(address), "test") as waits,
-            asyncio.TaskGroup() as tasks,
-        ):
-            await holds.execute("SELECT pg_advisory_lock(1)")
-            waiting = tasks.create_task(waits.execute("SELECT pg_advisory_lock(1)"))
-            before = way.accepted
-            while way.accepted < before + 3:
-                # The wait goes on until the server was checked three times.
-                assert not waiting.done()
-                await connecting.ping(holds)
-            await holds.execute("SELECT pg_advisory_unlock(1)")
-            await waiting
-
-    asyncio.run(scenario())
+    wait_for_a_lock(database, database, monkeypatch, dialled=3)
 
 
 REFUSALS = {
@@ -210,59 +188,22 @@ def somebody(database):
 def test_a_statement_keeps_its_connection_while_its_server_refuses_others(
     database, somebody, refusal, monkeypatch
 ):
-    monkeypatch.setattr(connecting, "SILENT_SECONDS", scaled(0.5))
-    monkeypatch.setattr(connecting, "ASK_SECONDS", ON_SERVERS)
     name = sql.Identifier(psycopg.conninfo.conninfo_to_dict(database)["dbname"])
 
-    async def scenario():
-        async with (
-            asyncio.timeout(ON_SERVERS),
-            way_to(somebody) as (way, address),
-            await psycopg.AsyncConnection.connect(database, autocommit=True) as holds,
-            await connecting.connect(at(address), "test") as waits,
-            asyncio.TaskGroup() as tasks,
-        ):
-            with psycopg.connect(database, autocommit=True, dbname="postgres") as administration:
-                administration.execute(sql.SQL(REFUSALS[refusal]).format(name))
-            await holds.execute("SELECT pg_advisory_lock(1)")
-            waiting = tasks.create_task(waits.execute("SELECT pg_advisory_lock(1)"))
-            before = way.accepted
-            # Each time that it checks it is refused, and asks whether the server is alive.
-            while way.accepted < before + 6:
-                assert not waiting.done()
-                await connecting.ping(holds)
-            await holds.execute("SELECT pg_advisory_unlock(1)")
-            await waiting
+    def refuse():
+        with psycopg.connect(database, autocommit=True, dbname="postgres") as administration:
+            administration.execute(sql.SQL(REFUSALS[refusal]).format(name))
 
-    asyncio.run(scenario())
+    # Each time that it checks it is refused, and asks whether the server is alive.
+    wait_for_a_lock(database, somebody, monkeypatch, dialled=6, once_connected=refuse)
 
 
 @pytest.mark.regression("fault 310")
 def test_a_statement_keeps_its_connection_where_the_server_does_not_track_what_sessions_do(
     database, monkeypatch
 ):
-    monkeypatch.setattr(connecting, "SILENT_SECONDS", scaled(0.5))
-    monkeypatch.setattr(connecting, "ASK_SECONDS", ON_SERVERS)
     untracked = make_conninfo(database, options="-c track_activities=off")
-
-    async def scenario():
-        async with (
-            asyncio.timeout(ON_SERVERS),
-            way_to(untracked) as (way, address),
-            await psycopg.AsyncConnection.connect(database, autocommit=True) as holds,
-            await connecting.connect(at(address), "test") as waits,
-            asyncio.TaskGroup() as tasks,
-        ):
-            await holds.execute("SELECT pg_advisory_lock(1)")
-            waiting = tasks.create_task(waits.execute("SELECT pg_advisory_lock(1)"))
-            before = way.accepted
-            while way.accepted < before + 3:
-                assert not waiting.done()
-                await connecting.ping(holds)
-            await holds.execute("SELECT pg_advisory_unlock(1)")
-            await waiting
-
-    asyncio.run(scenario())
+    wait_for_a_lock(database, untracked, monkeypatch, dialled=3)
 
 
 @pytest.mark.regression("trial C3")
@@ -278,6 +219,34 @@ def test_a_server_that_falls_silent_during_a_statement_is_hung_up_on(database, m
             with pytest.raises(psycopg.OperationalError, match="did not respond"):
                 await connection.execute("SELECT 1")
             assert connection.closed
+
+    asyncio.run(scenario())
+
+
+def wait_for_a_lock(database, own, monkeypatch, *, dialled, once_connected=lambda: None):
+    """Have a statement at the address `own` wait for a lock until the server was dialled so many times to check on it,
+    and see it end well once the lock is free."""
+    # Longer than the server takes to begin a statement, also on a busy machine.
+    monkeypatch.setattr(connecting, "SILENT_SECONDS", scaled(0.5))
+    monkeypatch.setattr(connecting, "ASK_SECONDS", ON_SERVERS)
+
+    async def scenario():
+        async with (
+            asyncio.timeout(ON_SERVERS),
+            way_to(own) as (way, address),
+            await psycopg.AsyncConnection.connect(database, autocommit=True) as holds,
+            await connecting.connect(at(address), "test") as waits,
+            asyncio.TaskGroup() as tasks,
+        ):
+            once_connected()
+            await holds.execute("SELECT pg_advisory_lock(1)")
+            waiting = tasks.create_task(waits.execute("SELECT pg_advisory_lock(1)"))
+            before = way.accepted
+            while way.accepted < before + dialled:
+                assert not waiting.done()
+                await connecting.ping(holds)
+            await holds.execute("SELECT pg_advisory_unlock(1)")
+            await waiting
 
     asyncio.run(scenario())
 
