@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 from tests.bounds import IN_PROCESS, ON_SERVERS, scaled
 from tests.support import databases
-from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, QUICK, Conversation, called
+from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, QUICK, called, talking
 from tests.support.metric_series import series_of
 from tests.support.polling import NOTIFICATION_SECONDS
 from tests.support.road import Raw
@@ -31,7 +31,6 @@ from tests.unit.test_alerts import NAME, queries
 from frameledger.evolve import evolve
 from frameledger.frames import encode_frame
 from frameledger_services.cli import ops
-from frameledger_services.client import Client
 from frameledger_services.embedded import ports
 from frameledger_services.functions import FunctionCallParams, FunctionRegistry, FunctionService
 from frameledger_services.gateway import service as gateway
@@ -151,8 +150,8 @@ class Stack:
         """Play a conversation with this client of its own."""
 
         async def run():
-            async with Client(self.settings) as client:
-                return await scenario(Conversation(client, self.settings))
+            async with talking(self.settings) as talk:
+                return await scenario(talk)
 
         return asyncio.run(run())
 

@@ -82,8 +82,7 @@ def test_a_stored_state_is_never_far_behind_however_much_is_being_said(database,
         async with Projecting(database, cache_bytes=cache_bytes) as projecting:
             for record in log.records:
                 await projecting.store([record])
-                with psycopg.connect(database) as connection:
-                    behind.extend(connection.execute(BEHIND).fetchall())
+                behind.extend(await (await projecting.connection.execute(BEHIND)).fetchall())
 
     asyncio.run(run())
     assert len(behind) == len(log.records)
@@ -109,10 +108,9 @@ def test_the_frames_that_are_loaded_with_a_head_have_few_bytes(database, cache_b
         async with Projecting(database, cache_bytes=cache_bytes) as projecting:
             for record in log.records:
                 await projecting.store([record])
-                with psycopg.connect(database) as connection:
-                    (head,) = connection.execute(UNFOLDED).fetchall()
-                    loaded.append(head[0])
-                    states.add(head[1])
+                (head,) = await (await projecting.connection.execute(UNFOLDED)).fetchall()
+                loaded.append(head[0])
+                states.add(head[1])
 
     asyncio.run(run())
     assert max(loaded) < writer.UNSAVED_BYTES

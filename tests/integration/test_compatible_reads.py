@@ -61,8 +61,31 @@ RESULTS = {
 }
 
 
+class Tables:
+    """What a database holds, read over one connection: some tests ask for every version of a conversation."""
+
+    def __init__(self, runner, connection):
+        self._runner = runner
+        self._connection = connection
+
+    def ask(self, read, *arguments):
+        """The result of `read`, as the gateway gets it."""
+        return self._runner.run(read(self._connection, *arguments))
+
+    def rows(self, query, *parameters):
+        async def fetched():
+            return await (await self._connection.execute(query, parameters)).fetchall()
+
+        return self._runner.run(fetched())
+
+    def applied(self, context_id, types):
+        """The versions of applied frames of these types."""
+        query = "SELECT version FROM frames WHERE context_id = %s AND outcome = 'applied' AND type = ANY (%s)"
+        return sorted(version for (version,) in self.rows(query, context_id, list(types)))
+
+
 @pytest.fixture(scope="module")
-def address(database_server, migrated_template):
+def tables(database_server, migrated_template):
     log = Log()
     for path in HISTORIES:
         for line in path.read_bytes().splitlines():
@@ -73,133 +96,114 @@ def address(database_server, migrated_template):
     for name, (result, _) in RESULTS.items():
         for frame in (*CALLED, result):
             log.add(name, json.dumps(frame).encode())
-    with made(database_server, template=migrated_template) as (_, found):
-        project(found, log.records, sizes=(500,))
-        yield found
+    with made(database_server, template=migrated_template) as (_, address):
+        project(address, log.records, sizes=(500,))
+        with asyncio.Runner() as runner:
+            connection = runner.run(psycopg.AsyncConnection.connect(address, autocommit=True))
+            yield Tables(runner, connection)
+            runner.run(connection.close())
 
 
 READ = every(6, HISTORIES)
 
 
-def ask(address, read, *arguments):
-    """The result of `read`, as the gateway gets it."""
-
-    async def asked():
-        async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
-            return await read(connection, *arguments)
-
-    return asyncio.run(asked())
-
-
-def rows(address, query, *parameters):
-    with psycopg.connect(address) as connection:
-        return connection.execute(query, parameters).fetchall()
-
-
-def applied(address, context_id, types):
-    """The versions of applied frames of these types."""
-    query = "SELECT version FROM frames WHERE context_id = %s AND outcome = 'applied' AND type = ANY (%s)"
-    return sorted(version for (version,) in rows(address, query, context_id, list(types)))
-
-
 @pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
-def test_how_a_conversation_stands_is_what_its_frames_fold_to(address, path):
+def test_how_a_conversation_stands_is_what_its_frames_fold_to(tables, path):
     contexts, _ = folded(path)
-    found = ask(address, conversation_state.readiness, path.stem)
+    found = tables.ask(conversation_state.readiness, path.stem)
     assert found.version == len(contexts) - 1
     assert found.stored.context == LLMContext.from_wire(contexts[-1])
-    statuses = dict(rows(address, "SELECT run_id, status FROM runs WHERE context_id = %s", path.stem))
+    statuses = dict(tables.rows("SELECT run_id, status FROM runs WHERE context_id = %s", path.stem))
     assert all(statuses[run] in ("interrupted", "failed", "context_ended") for run in found.cut_runs)
-    [(open_run,)] = rows(address, "SELECT open_run_id FROM contexts WHERE context_id = %s", path.stem)
+    [(open_run,)] = tables.rows("SELECT open_run_id FROM contexts WHERE context_id = %s", path.stem)
     calls = [
-        status
-        for (status,) in rows(address, "SELECT status FROM tool_calls WHERE context_id = %s", path.stem)
+        status for (status,) in tables.rows("SELECT status FROM tool_calls WHERE context_id = %s", path.stem)
     ]
     runs = any(one in ("announced", "dispatched", "running") for one in calls)
-    assert ask(address, conversation_state.has_running_calls, path.stem) == runs
+    assert tables.ask(conversation_state.has_running_calls, path.stem) == runs
     assert found.goes_on or open_run is None
 
-    thread = ask(address, conversation_state.thread, path.stem)
+    thread = tables.ask(conversation_state.thread, path.stem)
     assert thread.version == found.version
     assert list(thread.tools) == contexts[-1]["tools"]
     assert [one.message for one in thread.messages] == contexts[-1]["messages"]
-    assert len(ask(address, client_calls.waiting, path.stem)) == calls.count("waiting")
-    assert list(thread.waiting) == ask(address, client_calls.waiting, path.stem)
+    assert len(tables.ask(client_calls.waiting, path.stem)) == calls.count("waiting")
+    assert list(thread.waiting) == tables.ask(client_calls.waiting, path.stem)
 
 
 @pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
-def test_messages_are_those_of_their_version(address, path):
+def test_messages_are_those_of_their_version(tables, path):
     contexts, _ = folded(path)
     for version in {*range(1, len(contexts), 23), len(contexts) - 1}:
-        shown = ask(address, shown_messages.shown_messages, path.stem, version)
+        shown = tables.ask(shown_messages.shown_messages, path.stem, version)
         assert [one.message for one in shown] == contexts[version]["messages"]
 
 
-def test_a_message_has_the_id_that_its_client_gave_it(address):
-    shown = ask(address, shown_messages.shown_messages, "theirs", 1)
+def test_a_message_has_the_id_that_its_client_gave_it(tables):
+    shown = tables.ask(shown_messages.shown_messages, "theirs", 1)
     assert [(one.client_id, one.message["content"]) for one in shown] == [("m1", "One."), ("m2", "Two.")]
-    assert ask(address, client_requests.message_ids_of, "theirs", 1) == ["m1", "m2"]
+    assert tables.ask(client_requests.message_ids_of, "theirs", 1) == ["m1", "m2"]
     for nobody in (("theirs", 999), ("nowhere", 1), (HISTORIES[0].stem, 1)):
-        assert ask(address, client_requests.message_ids_of, *nobody) == []
+        assert tables.ask(client_requests.message_ids_of, *nobody) == []
 
 
 @pytest.mark.regression("gateway 98")
-def test_a_message_keeps_its_id_when_one_before_it_is_rewritten(address):
-    shown = ask(address, shown_messages.shown_messages, "corrected", 2)
+def test_a_message_keeps_its_id_when_one_before_it_is_rewritten(tables):
+    shown = tables.ask(shown_messages.shown_messages, "corrected", 2)
     assert [(one.client_id, one.message["content"]) for one in shown] == [(None, "First."), ("m2", "Two.")]
 
 
 @pytest.mark.regression("gateway 97")
-def test_a_history_that_came_in_one_frame_is_read_without_reading_that_frame_for_each_message(address):
+def test_a_history_that_came_in_one_frame_is_read_without_reading_that_frame_for_each_message(tables):
     async def read(connection):
         explaining = Explaining(connection, "ANALYZE, BUFFERS, FORMAT JSON")
         shown = await shown_messages.shown_messages(explaining, "replaced", 1)
         return shown, explaining.plan["Shared Hit Blocks"] + explaining.plan["Shared Read Blocks"]
 
-    shown, blocks = ask(address, read)
+    shown, blocks = tables.ask(read)
     assert [one.client_id for one in shown] == [f"m{number}" for number in range(300)]
     assert blocks < 10 * len(shown)
 
 
 @pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
-def test_who_asked_last_is_the_newest_frame_that_asks_and_counts(address, path):
-    asking = applied(address, path.stem, newest_requests.ASKING)
-    found = ask(address, client_requests.last_question, path.stem)
+def test_who_asked_last_is_the_newest_frame_that_asks_and_counts(tables, path):
+    asking = tables.applied(path.stem, newest_requests.ASKING)
+    found = tables.ask(client_requests.last_question, path.stem)
     assert (found.version if found else None) == (asking[-1] if asking else None)
     assert found is None or found.is_newest
     for version in asking:
-        [(frame_id,)] = rows(
-            address, "SELECT frame_id FROM frames WHERE context_id = %s AND version = %s", path.stem, version
+        [(frame_id,)] = tables.rows(
+            "SELECT frame_id FROM frames WHERE context_id = %s AND version = %s", path.stem, version
         )
-        count, question = ask(address, client_requests.asked_by, path.stem, [frame_id, uuid4()])
+        count, question = tables.ask(client_requests.asked_by, path.stem, [frame_id, uuid4()])
         assert (count, question.version, question.is_newest) == (1, version, version == asking[-1])
-        stored = ask(address, client_requests.outcomes_of, path.stem, [frame_id, uuid4()])
+        stored = tables.ask(client_requests.outcomes_of, path.stem, [frame_id, uuid4()])
         assert stored == {frame_id: client_requests.FrameOutcome(version, "applied", None)}
-    assert ask(address, client_requests.asked_by, path.stem, [uuid4()]) == (0, None)
-    assert ask(address, client_requests.outcomes_of, path.stem, [uuid4()]) == {}
+    assert tables.ask(client_requests.asked_by, path.stem, [uuid4()]) == (0, None)
+    assert tables.ask(client_requests.outcomes_of, path.stem, [uuid4()]) == {}
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_a_result_asks_if_its_request_marked_it_and_not_by_what_it_says(address, name):
+def test_a_result_asks_if_its_request_marked_it_and_not_by_what_it_says(tables, name):
     _, asks = RESULTS[name]
-    assert applied(address, name, ["FunctionCallResultFrame"]) == [4]
-    found = ask(address, client_requests.last_question, name)
+    assert tables.applied(name, ["FunctionCallResultFrame"]) == [4]
+    found = tables.ask(client_requests.last_question, name)
     assert (found.version, found.is_newest) == (4 if asks else 1, True)
 
 
-def test_a_run_has_the_name_that_its_client_gave_it(address):
-    [(frame_id,)] = rows(address, "SELECT frame_id FROM frames WHERE context_id = 'theirs'")
-    found = ask(address, client_requests.last_asked_run, "theirs")
+def test_a_run_has_the_name_that_its_client_gave_it(tables):
+    [(frame_id,)] = tables.rows("SELECT frame_id FROM frames WHERE context_id = 'theirs'")
+    found = tables.ask(client_requests.last_asked_run, "theirs")
     assert (found.version, found.run_id, found.is_answer, found.by_client) == (
         1,
         "run-of-theirs",
         False,
         True,
     )
-    _, question = ask(address, client_requests.asked_by, "theirs", [UUID(str(frame_id))])
+    _, question = tables.ask(client_requests.asked_by, "theirs", [UUID(str(frame_id))])
     assert question.metadata == SAID["metadata"]
-    assert ask(address, client_requests.last_asked_run, "nowhere") is None
-    others = [ask(address, client_requests.last_asked_run, path.stem) for path in HISTORIES]
+    assert tables.ask(client_requests.last_asked_run, "nowhere") is None
+    others = [tables.ask(client_requests.last_asked_run, path.stem) for path in HISTORIES]
     assert not any(one.by_client for one in others)
-    assert ask(address, conversation_state.readiness, "nowhere").stored is None
-    assert ask(address, conversation_state.thread, "nowhere").version == 0
+    assert tables.ask(conversation_state.readiness, "nowhere").stored is None
+    assert tables.ask(conversation_state.thread, "nowhere").version == 0

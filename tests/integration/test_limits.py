@@ -9,11 +9,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, Conversation, serving, stage
+from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, serving, stage, talking
 
 from frameledger.evolve.limits import NAMES
 from frameledger.frames import LLMMessagesAppendFrame, LLMSetLimitsFrame, LLMUpdateSettingsFrame
-from frameledger_services.client import Client
 from frameledger_services.functions import FunctionRegistry
 from frameledger_services.inference import InferenceService
 from frameledger_services.providers.script import Script
@@ -211,8 +210,7 @@ async def _conversation(settings, name, script, limits):
     model = ScriptedLLMService(script=Script.model_validate_json(json.dumps(script)))
     limited = settings.model_copy(update=OFF | limits)
     service = InferenceService(limited, model, service=f"limits-{name.replace(' ', '-')}", models=[name])
-    async with service, Client(settings) as client:
-        talk = Conversation(client, settings, name.replace(" ", "-"))
+    async with service, talking(settings, name.replace(" ", "-")) as talk:
         await talk.publish(LLMUpdateSettingsFrame(settings={"model": name}))
         yield talk
 

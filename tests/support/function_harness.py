@@ -89,10 +89,13 @@ def called(name: str, arguments: Any = None, tool_call_id: str | None = None, **
 class Conversation:
     """One conversation with a played model."""
 
-    def __init__(self, client: Client, settings: Settings, context_id: str | None = None) -> None:
-        self.context_id = context_id or f"talk-{uuid4().hex[:8]}"
+    def __init__(
+        self, client: Client, connection: psycopg.AsyncConnection, address: str, context_id: str
+    ) -> None:
+        self.context_id = context_id
         self._client = client
-        self._address = settings.database_url.get_secret_value()
+        self._connection = connection
+        self._address = address
 
     async def publish(self, *frames: AnyFrame) -> None:
         await self._client.publish(self.context_id, *frames, wait=True)
@@ -139,9 +142,8 @@ class Conversation:
         after a while."""
 
         async def is_registered():
-            async with await psycopg.AsyncConnection.connect(self._address) as connection:
-                found = await connection.execute("SELECT FROM live_workers() WHERE pid = %s", [pid])
-                return found.rowcount or None
+            found = await self._connection.execute("SELECT FROM live_workers() WHERE pid = %s", [pid])
+            return found.rowcount or None
 
         await self.until(is_registered)
 
@@ -187,24 +189,21 @@ class Conversation:
         await self.until(finished)
 
     async def call_row(self, tool_call_id: str) -> dict[str, Any]:
-        async with await psycopg.AsyncConnection.connect(self._address) as connection:
-            cursor = connection.cursor(row_factory=psycopg.rows.dict_row)
-            await cursor.execute(
-                "SELECT * FROM tool_calls WHERE context_id = %s AND tool_call_id = %s "
-                "ORDER BY requested_version DESC LIMIT 1",
-                (self.context_id, tool_call_id),
-            )
-            row = await cursor.fetchone()
-            assert row is not None, "there is no such call"
-            return row
+        cursor = self._connection.cursor(row_factory=psycopg.rows.dict_row)
+        await cursor.execute(
+            "SELECT * FROM tool_calls WHERE context_id = %s AND tool_call_id = %s "
+            "ORDER BY requested_version DESC LIMIT 1",
+            (self.context_id, tool_call_id),
+        )
+        row = await cursor.fetchone()
+        assert row is not None, "there is no such call"
+        return row
 
     async def execute(self, query: Any, parameters: Any = ()) -> None:
-        async with await psycopg.AsyncConnection.connect(self._address) as connection:
-            await connection.execute(query, parameters)
+        await self._connection.execute(query, parameters)
 
     async def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        async with await psycopg.AsyncConnection.connect(self._address) as connection:
-            return await (await connection.execute(query, (self.context_id, *parameters))).fetchall()
+        return await (await self._connection.execute(query, (self.context_id, *parameters))).fetchall()
 
 
 async def until(address: str, answer: Any, otherwise: Any = None) -> Any:
@@ -248,10 +247,14 @@ async def serving(
 
 
 @asynccontextmanager
-async def talking(settings: Settings, **_: Any) -> AsyncIterator[Conversation]:
-    """A conversation of its own."""
-    async with Client(settings) as client:
-        yield Conversation(client, settings)
+async def talking(settings: Settings, context_id: str | None = None) -> AsyncIterator[Conversation]:
+    """A conversation with a client of its own."""
+    address = settings.database_url.get_secret_value()
+    async with (
+        Client(settings) as client,
+        await psycopg.AsyncConnection.connect(address, autocommit=True) as connection,
+    ):
+        yield Conversation(client, connection, address, context_id or f"talk-{uuid4().hex[:8]}")
 
 
 def until_begun(attempt: Callable[[float], bool]) -> None:
