@@ -1,7 +1,7 @@
 """A frame with many calls or tools is folded in time in proportion to them: of four times as many, some four times."""
 
 import pytest
-from tests.support.processor_time import AT_MOST, TIMES, seconds
+from tests.support.processor_time import assert_proportional
 
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import (
@@ -104,7 +104,7 @@ def other_tools(count):
 
 @pytest.mark.regression("fault 111")
 def test_a_change_of_many_tools_is_told_in_proportion_to_them():
-    assert seconds(other_tools(TIMES * COUNT)) < AT_MOST * seconds(other_tools(COUNT))
+    assert_proportional(other_tools, COUNT)
 
 
 @pytest.mark.regression("fault 112")
@@ -121,7 +121,7 @@ def test_a_change_of_many_tools_is_told_in_proportion_to_them():
     ],
 )
 def test_many_calls_are_folded_in_proportion_to_them(calls):
-    assert seconds(calls(TIMES * COUNT)) < AT_MOST * seconds(calls(COUNT))
+    assert_proportional(calls, COUNT)
 
 
 def test_a_step_that_changes_calls_leaves_the_state_before_as_it_was():

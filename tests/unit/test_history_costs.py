@@ -1,7 +1,7 @@
 """Comparing a resent history takes time in proportion to it: of one that is four times as long, some four times."""
 
 import pytest
-from tests.support.processor_time import AT_MOST, TIMES, seconds
+from tests.support.processor_time import assert_proportional
 
 from frameledger.async_tool_messages import CANCELLED
 from frameledger_services.gateway.ag_ui import history as ag_ui_history
@@ -99,4 +99,4 @@ def cancelled_calls(count):
     ],
 )
 def test_a_history_is_compared_in_proportion_to_its_length(history_of, count):
-    assert seconds(history_of(TIMES * count)) < AT_MOST * seconds(history_of(count))
+    assert_proportional(history_of, count)

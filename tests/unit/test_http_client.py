@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.bounds import IN_PROCESS, scaled
 from tests.support.polling import look_again
-from tests.support.processor_time import AT_MOST, TIMES, seconds
+from tests.support.processor_time import assert_proportional
 
 from frameledger.frames import LLMRunFrame, LLMTextFrame
 from frameledger.record import MAX_VALUE_BYTES
@@ -772,4 +772,4 @@ def test_a_long_line_in_small_pieces_takes_time_in_proportion_to_its_length():
     def read(count):
         assert len(lines_of(*[piece] * count, b"\n")[0]) == count * len(piece)
 
-    assert seconds(lambda: read(TIMES * count)) < AT_MOST * seconds(lambda: read(count))
+    assert_proportional(lambda number: lambda: read(number), count)

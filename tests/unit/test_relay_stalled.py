@@ -40,6 +40,14 @@ def numbers(rows):
     return [one.offset for one in rows]
 
 
+def _number_of(record):
+    return int(dict(record.headers)["number"])
+
+
+async def nothing(_):
+    pass
+
+
 class Cluster:
     """A topic whose partitions lose leaders, the outbox, and what is written to the one and deleted from the other."""
 
@@ -51,9 +59,12 @@ class Cluster:
         self.too_large = []
         self.attempts = 0
         self.meanwhile = []
+        self.while_read = self.while_sent = nothing
         self.reads = 0
         self.largest = 0
         self._changed = asyncio.Event()
+        # A connection runs one statement after the other.
+        self._connection = asyncio.Lock()
         monkeypatch.setattr(outbox, "PAGE_ROWS", 5)
         monkeypatch.setattr(outbox, "read", self._read)
         monkeypatch.setattr(outbox, "delete", self._delete)
@@ -69,6 +80,7 @@ class Cluster:
             self.meanwhile.pop(0)()
         if self.is_away:
             raise BrokerError("no broker answers")
+        await self.while_sent([_number_of(one) for one in records])
         if any(one.value == TOO_LARGE for one in records):
             raise TooLargeError("too large", [None] * len(records))
         places = [self._written(one) for one in records]
@@ -84,25 +96,30 @@ class Cluster:
         partition = partition_for(record.key, PARTITIONS)
         if partition in self.leaderless or record.value == FORBIDDEN:
             return None
-        self.written.append((record.key, int(dict(record.headers)["number"])))
+        self.written.append((record.key, _number_of(record)))
         return LogPosition("runs", partition, len(self.written))
 
     async def _read(self, _, page):
-        await turns(1)
-        self.reads += 1
-        found = [
-            one
-            for one in sorted(self.rows, key=lambda one: one.place)
-            if one.partition == page.partition and page.first <= one.place[2:] <= page.last
-        ]
-        self.largest = max(self.largest, len(found))
-        return found, []
+        async with self._connection:
+            await turns(1)
+            self.reads += 1
+            found = [
+                one
+                for one in sorted(self.rows, key=lambda one: one.place)
+                if one.partition == page.partition and page.first <= one.place[2:] <= page.last
+            ]
+            self.largest = max(self.largest, len(found))
+            await self.while_read(numbers(found))
+            # On the way from the database to us.
+            await turns(2)
+            return found, []
 
     async def _delete(self, _, places):
-        await turns(1)
-        assert set(places) <= {one.place for one in self.rows}
-        self.rows = [one for one in self.rows if one.place not in set(places)]
-        self._changed.set()
+        async with self._connection:
+            await turns(1)
+            assert set(places) <= {one.place for one in self.rows}
+            self.rows = [one for one in self.rows if one.place not in set(places)]
+            self._changed.set()
 
     async def _keep(self, _, rows):
         self.too_large += numbers(rows)
@@ -145,9 +162,6 @@ def cluster(monkeypatch):
 
 @asynccontextmanager
 async def relaying(cluster):
-    async def nothing(_):
-        pass
-
     relay = Relay(None, RowSender(cluster), nothing)
     running = asyncio.create_task(relay.run())
     async with asyncio.timeout(IN_PROCESS):
@@ -355,6 +369,40 @@ def test_what_waits_for_a_leader_waits_on_while_no_broker_answers(cluster):
             cluster.leaderless = {2}
             await cluster.until_left(42, 46)
             cluster.leaderless.clear()
+            await cluster.until_left()
+            cluster.check()
+
+    asyncio.run(life())
+
+
+@pytest.mark.regression("fault 314")
+def test_what_is_acknowledged_while_it_is_read_is_not_sent_again(cluster):
+    """A page of what was refused spans rows of a stalled partition, which may be sent while it is being read."""
+
+    is_sent, is_read = asyncio.Event(), asyncio.Event()
+
+    async def until_it_is_read(sent):
+        if 9 in sent:
+            is_sent.set()
+            await is_read.wait()
+        elif 8 in sent and not is_sent.is_set():
+            cluster.leaderless.clear()
+            raise BrokerError("no broker answers")
+
+    async def until_it_is_acknowledged(found):
+        if is_sent.is_set() and {8, 9} <= set(found):
+            is_read.set()
+            while 9 not in cluster.numbers:
+                await turns(1)
+            await turns()
+
+    async def life():
+        cluster.leaderless = {1}
+        async with relaying(cluster) as relay:
+            relay.enqueue(cluster.commit(mixed(0, 8)))
+            await cluster.until_left(1, 5)
+            cluster.while_sent, cluster.while_read = until_it_is_read, until_it_is_acknowledged
+            relay.enqueue(cluster.commit(mixed(8, 8)))
             await cluster.until_left()
             cluster.check()
 

@@ -55,6 +55,7 @@ class Relay:
         self._destinations: dict[str, Destination] = {}
         self._new: list[Destination] = []
         self._sent: list[OutboxPlace] = []
+        self._being_deleted: list[OutboxPlace] = []
         self._sent_since = 0.0
         self._hurry = False
         self._wake = asyncio.Event()
@@ -102,8 +103,9 @@ class Relay:
                     tasks.create_task(destination.run())
                     tasks.create_task(destination.stalled.run())
                 if self._sent and self._left_to_gather() <= 0:
-                    places, self._sent = self._sent, []
-                    await outbox.delete(self._connection, places)
+                    self._being_deleted, self._sent = self._sent, []
+                    await outbox.delete(self._connection, self._being_deleted)
+                    self._being_deleted = []
                     await self._failpoint("after removal")
                 if not self._sent and all(one.is_idle for one in self._destinations.values()):
                     self._idle.set()
@@ -149,13 +151,17 @@ class Relay:
             self._sent_since = asyncio.get_running_loop().time()
         self._sent += (row.place for row in rows)
 
+    def _left_in_the_outbox(self) -> set[OutboxPlace]:
+        """Returns the rows that need not be sent any more and are perhaps not deleted yet."""
+        return {*self._being_deleted, *self._sent}
+
     async def _read(self, page: OutboxPage) -> list[OutboxRow]:
         """Returns the rows of a page that are still to be sent. Unreadable rows stay in the outbox until somebody
         corrects them; no other row waits for them."""
-        # Rows that were acknowledged by now may not be deleted yet; a deletion in progress ends before the page is
-        # read.
-        sent = set(self._sent)
+        before = self._left_in_the_outbox()
         found, unreadable = await outbox.read(self._connection, page)
+        # The range of a page may have rows of a stalled partition, and these may have been sent while it was read.
+        sent = before | self._left_in_the_outbox()
         rows = [row for row in found if row.place not in sent]
         # Perhaps none of them is sent now, and `until_drained` waits only for this page.
         self._wake.set()
