@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from aiokafka.errors import KafkaConnectionError, LeaderNotAvailableError, TopicAuthorizationFailedError
 from tests.support.log_in_memory import Feed, Group
+from tests.support.turns import turns
 
 from frameledger.record import Record
 from frameledger_services.event_log.consumer import TopicPartition
@@ -14,6 +15,7 @@ from frameledger_services.event_log.failover import NO_LEADER
 from frameledger_services.event_log.log_probe import LogProbe
 from frameledger_services.projector import (
     group_member,
+    held_effects,
     instance_id,
     pending_takeovers,
     takeover,
@@ -228,6 +230,56 @@ def test_a_partition_that_is_assigned_again_while_its_log_is_checked_is_taken_ov
             await taking_over
         await projector._take_over_assigned()
         assert projector._owned[0].epoch == rows.epochs[0] == 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("fault 320")
+def test_a_partition_that_is_revoked_before_it_is_revalidated_is_left_to_its_next_owner(answering):
+    """aiokafka counts it as assigned until the group has assigned all partitions anew."""
+
+    async def run():
+        projector = member()
+        await projector.on_partitions_assigned(PLACES)
+        await projector._take_over_assigned()
+        seen = dict(answering.epochs)
+        async with asyncio.TaskGroup() as tasks, projector._batch_lock:
+            # While a batch is being stored, the group rebalances, and the answer of a broker that was away arrives.
+            tasks.create_task(projector.on_partitions_revoked(PLACES))
+            tasks.create_task(projector._revalidate({0: 0}))
+            await turns()
+        await projector._take_over_assigned()
+        assert (answering.epochs, projector._owned) == (seen, {})
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("fault 320")
+def test_a_partition_that_was_revoked_is_left_to_its_next_owner_that_fences_us(answering, monkeypatch):
+    """By then its effects are being released."""
+    releasing, may_release = asyncio.Event(), asyncio.Event()
+
+    async def check_log(connection, log, topic, partition):
+        return TakenOver(OwnedPartition(partition, answering.epochs[partition], 0, held_until=0), Crashes())
+
+    async def release(connection, topics, owned):
+        releasing.set()
+        await may_release.wait()
+        raise ProjectorFencedError({owned.partition})
+
+    monkeypatch.setattr(takeover, "check_log", check_log)
+    monkeypatch.setattr(held_effects, "release", release)
+
+    async def run():
+        projector = member()
+        await projector.on_partitions_assigned(PLACES[:1])
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(projector._take_over_assigned())
+            await releasing.wait()
+            await projector.on_partitions_revoked(PLACES[:1])
+            may_release.set()
+        await projector._take_over_assigned()
+        assert (answering.epochs, projector._owned) == ({0: 1, 1: 0}, {})
 
     asyncio.run(run())
 

@@ -268,13 +268,17 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._drop(partition)
 
     def _take_over_again(self, partitions: Iterable[int]) -> None:
-        """Schedule another takeover of those of these partitions that are still assigned, and clear the cache.
+        """Schedule another takeover of those of these partitions that are still ours, and clear the cache.
 
         The cache has to be cleared with it: a new epoch hides that we were fenced, so nothing in memory may outlive the
         old one.
         """
         self._cache.clear()
         for partition in partitions:
+            # Whoever calls this may have awaited something, and the partition may have been revoked since: aiokafka
+            # counts it as assigned until the group has assigned all partitions anew.
+            if partition not in self._owned:
+                continue
             self._drop(partition)
             if TopicPartition(self._topics.frames, partition) in self._client.assignment():
                 self._pending.add(partition)
