@@ -513,3 +513,43 @@ def test_a_function_that_its_workers_never_survive_is_not_run_for_ever(attempt, 
     )
     how = "FunctionCallResultFrame" if runs else "failed"
     assert (outcomes(frames), bool(ran)) == (["FunctionCallInProgressFrame", how], runs)
+
+
+class FoldedWhileRead(OneCall):
+    """Of a call whose start is folded while its status is read: after the database has answered, before the answer is
+    here."""
+
+    def __init__(self):
+        super().__init__()
+        self._folded = asyncio.get_running_loop().create_future()
+
+    async def read(self, call):
+        answer = CallSnapshot(monotonic(), status="dispatched")
+        if self._folded.done():
+            return self._first
+        self._folded.set_result(self._first)
+        await turns()
+        return answer
+
+    @asynccontextmanager
+    async def folding(self, context_id, frame_id, call=None, condition=None):
+        yield self._folded
+
+
+@pytest.mark.regression("worker 176")
+def test_a_start_that_is_folded_while_the_status_is_read_begins_the_handler_at_once():
+    """The call was asked to stop, as one before it with the same id was to."""
+
+    async def handler(params):
+        return "done"
+
+    async def run():
+        statuses = FoldedWhileRead()
+        return await run_call(
+            handler,
+            statuses=statuses,
+            timeout_secs=10 * IN_PROCESS,
+            meanwhile=lambda lifecycle: lifecycle.request_stop("obsolete"),
+        )
+
+    assert outcomes(asyncio.run(run())) == ["FunctionCallInProgressFrame", "FunctionCallResultFrame"]

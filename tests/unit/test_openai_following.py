@@ -113,6 +113,34 @@ def test_an_answer_before_the_next_question_whose_end_cannot_be_read_for_a_momen
     assert asyncio.run(follow()) == [CALL]
 
 
+@pytest.mark.regression("gateway 123")
+@pytest.mark.parametrize("before", range(4))
+def test_calls_that_another_client_answers_while_an_end_is_read_are_not_left_out_of_an_answer_that_ends(
+    before,
+):
+    class AnsweredMeanwhile:
+        """Another client answers the call after so many reads: the conversation goes on."""
+
+        reads = 0
+
+        async def read(self, function, *_):
+            is_answered = self.reads >= before
+            self.reads += 1
+            return {
+                conversation_state.goes_on: (True, 6) if is_answered else (False, 5),
+                client_calls.left_since: [] if is_answered else [CALL],
+                conversation_state.has_running_calls: False,
+            }[function]
+
+    async def follow():
+        dependencies = Dependencies(Settings(), None, AnsweredMeanwhile(), Hub(), asyncio.Event())
+        following = Following(dependencies, AskedQuestion("talk", 3))
+        await following.next(IN_PROCESS)
+        return following.is_over, following.calls
+
+    assert asyncio.run(follow()) in [(True, [CALL]), (False, [])]
+
+
 def stored(version, frame, run_id=None):
     """A frame as followers get it."""
     return PagedFrame(

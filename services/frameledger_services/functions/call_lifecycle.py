@@ -223,7 +223,9 @@ class CallLifecycle:
                 if current.interruption is not None and state.call.is_started_in(current):
                     # The answer that `folded` waits for may have been read before the interruption was folded.
                     return await self._not_run(current)
-            await inbox.wait(give_up_at)
+            # It may have been folded while the status was read, and the inbox keeps no call to wake.
+            if not folded.done():
+                await inbox.wait(give_up_at)
         if not folded.done():
             if state.is_late:
                 # If the start that is folded first is another worker's, this counts for nothing.

@@ -17,7 +17,7 @@ from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
 from frameledger_services.store import client_calls, conversation_state
-from frameledger_services.store.client_calls import BegunCall
+from frameledger_services.store.client_calls import BegunCall, WaitingCall
 from frameledger_services.store.client_requests import AskedRun
 from frameledger_services.store.connections import DatabaseUnavailableError
 from frameledger_services.store.shown_messages import (
@@ -109,9 +109,8 @@ class FollowedRun:
             self.is_over = True
             code, sentence = lost
             events.append(EventBatch(chunk.version, self._translation.failed(sentence, code)))
-        elif chunk.is_all and not await self._goes_on(chunk):
+        elif chunk.is_all and (waiting := await self._waiting_at_end(chunk)) is not None:
             self.is_over = True
-            waiting = await self._read(client_calls.waiting, self.thread_id)
             others = [call for call in waiting if not (call.by_client or call.function_name in self._tools)]
             events.append(EventBatch(chunk.version, self._translation.finished(others)))
         return events
@@ -148,13 +147,16 @@ class FollowedRun:
                 self._newest = message.place
         return by_version
 
-    async def _goes_on(self, chunk: Chunk) -> bool:
-        """Whether a run is open, or a call that the conversation waits for, or new frames have arrived."""
+    async def _waiting_at_end(self, chunk: Chunk) -> Sequence[WaitingCall] | None:
+        """Returns the calls that wait after this chunk; None if a run is open, or a call that the conversation waits
+        for, or new frames have arrived."""
         if chunk.head is not None and chunk.head.open_run_id is not None:
-            # True while an answer streams: querying its runs and calls for every piece would take longer.
-            return True
+            # So it is while an answer streams: querying its runs and calls for every piece would take longer.
+            return None
+        # Before the version is read: what somebody changes in between has a later one.
+        waiting = await self._read(client_calls.waiting, self.thread_id)
         goes_on, newest = await self._read(conversation_state.goes_on, self.thread_id)
-        return goes_on or newest != chunk.version
+        return None if goes_on or newest != chunk.version else waiting
 
     async def _messages(self, version: int) -> list[ShownMessage]:
         shown = await self._read(shown_messages, self.thread_id, version)

@@ -223,15 +223,16 @@ class Following:
             self.calls = await self._calls()
             return True
         database, context_id = self._dependencies.database, self.question.context_id
-        goes_on, version = await database.read(conversation_state.goes_on, context_id)
-        if goes_on or version != self.version:
-            return False
-        self.calls = await self._calls()
-        if self.calls:
-            return True
-        return bool(self.answer.text) or not await database.read(
+        # Before the version is read: what somebody changes in between has a later one.
+        calls = await self._calls()
+        waits = not (calls or self.answer.text) and await database.read(
             conversation_state.has_running_calls, context_id
         )
+        goes_on, version = await database.read(conversation_state.goes_on, context_id)
+        if waits or goes_on or version != self.version:
+            return False
+        self.calls = calls
+        return True
 
     async def _calls(self) -> list[ClientCall]:
         read = client_calls.left_since if self._until is None else client_calls.left_at
