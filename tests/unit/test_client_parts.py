@@ -10,11 +10,13 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from types import MappingProxyType
+from functools import partial
+from types import MappingProxyType, SimpleNamespace
 from uuid import UUID
 
 import pytest
 from tests.bounds import IN_PROCESS
+from tests.support.turns import turns
 
 from frameledger.context import LLMContext
 from frameledger.frames import (
@@ -26,13 +28,14 @@ from frameledger.frames import (
     UnknownFrame,
     encode_frame,
 )
-from frameledger.ids import ContextId
+from frameledger.ids import ContextId, Version
 from frameledger.record import MAX_VALUE_BYTES, decode, outgoing
 from frameledger_services import client
 from frameledger_services.client import (
     Client,
     ForkRefusedError,
     MisspelledWarning,
+    StoredContext,
     SyncClient,
     forking,
     frame_inputs,
@@ -478,6 +481,61 @@ def test_a_client_that_was_never_used_is_closed_twice():
             await anext(client.follow("ctx-1"))
 
     asyncio.run(closed())
+
+
+@pytest.mark.regression("fault 321")
+def test_a_client_that_is_closed_while_it_reads_a_context_asks_no_model(monkeypatch):
+    """Nobody would close the connections to the provider."""
+
+    async def work():
+        one = Client(Settings(inference_provider="scripted"))
+
+        async def closed_meanwhile(*_):
+            await one.close()
+            messages = [{"role": "user", "content": "hi"}]
+            return StoredContext(ContextId("ctx"), Version(1), LLMContext(messages))
+
+        monkeypatch.setattr(one._connections, "read", closed_meanwhile)
+        with pytest.raises(RuntimeError, match="This client is closed"):
+            await one.run_inference("ctx")
+        assert one._out_of_band is None
+
+    asyncio.run(work())
+
+
+@pytest.mark.regression("fault 322")
+def test_a_client_whose_closing_is_broken_off_closes_its_connections(monkeypatch):
+    """As by a time limit, while a database that does not answer is left."""
+
+    async def work():
+        one = Client(Settings())
+        closed = []
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def listen():
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await may_end.wait()
+
+        async def note(name, *_):
+            closed.append(name)
+
+        monkeypatch.setattr(one, "_producer", SimpleNamespace(__aexit__=partial(note, "producer")))
+        monkeypatch.setattr(one, "_connections", SimpleNamespace(close=partial(note, "connections")))
+        monkeypatch.setattr(one, "_out_of_band", SimpleNamespace(close=partial(note, "provider")))
+        one._listening = asyncio.create_task(listen())
+        await begun.wait()
+        closing = asyncio.create_task(one.close())
+        await turns()
+        closing.cancel()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert closed == ["producer", "connections", "provider"]
+
+    asyncio.run(work())
 
 
 @pytest.mark.regression("fault 233")

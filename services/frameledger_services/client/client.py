@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -91,16 +91,16 @@ class Client(Conversations):
         """Close all connections. Frames that are being published are still sent, for a few seconds at most. Closing
         twice does nothing; every other method then raises RuntimeError."""
         self._closed = True
-        listening, self._listening = self._listening, None
-        if listening is not None:
-            listening.cancel()
-            await asyncio.wait([listening])
-        try:
-            await self._producer.__aexit__()
-        finally:
-            await self._connections.close()
+        # The last first, and all of them if the caller is cancelled meanwhile.
+        async with AsyncExitStack() as stack:
             if self._out_of_band is not None:
-                await self._out_of_band.close()
+                stack.push_async_callback(self._out_of_band.close)
+            stack.push_async_callback(self._connections.close)
+            stack.push_async_callback(self._producer.__aexit__)
+            listening, self._listening = self._listening, None
+            if listening is not None:
+                listening.cancel()
+                await asyncio.wait([listening])
 
     async def publish(
         self,
@@ -291,6 +291,8 @@ class Client(Conversations):
         self._check_open()
         if isinstance(context, str):
             context = (await self.context(context, version)).context
+            # It may have been closed meanwhile.
+            self._check_open()
         if self._out_of_band is None:
             # Imported here: most clients ask no model, and the providers cost them a quarter of a second.
             from frameledger_services.providers.out_of_band import OutOfBand
