@@ -14,9 +14,11 @@ from tests.support.plans import Explaining
 from tests.support.tiers import every
 
 from frameledger.context import LLMContext
+from frameledger_services.settings import Settings
 from frameledger_services.store import (
     client_calls,
     client_requests,
+    connections,
     conversation_state,
     newest_requests,
     shown_messages,
@@ -42,11 +44,12 @@ REPLACED: dict[str, Any] = {
 }
 
 CALL = {"function_name": "look", "tool_call_id": "c1"}
-CALLED = [
+CALLED: list[dict[str, Any]] = [
     {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": "Look."}]},
     {"type": "FunctionCallsStartedFrame", "function_calls": [{**CALL, "arguments": {}}]},
     {"type": "FunctionCallInProgressFrame", **CALL, "arguments": {}},
 ]
+WAITS = [*CALLED, {**CALLED[-1], "waiting": {"for": "Anna"}}]
 DONE = {"type": "FunctionCallResultFrame", **CALL}
 RESULTS = {
     "a service's result about this API": (
@@ -64,9 +67,10 @@ RESULTS = {
 class Tables:
     """What a database holds, read over one connection: some tests ask for every version of a conversation."""
 
-    def __init__(self, runner, connection):
+    def __init__(self, runner, connection, address):
         self._runner = runner
         self._connection = connection
+        self.address = address
 
     def ask(self, read, *arguments):
         """The result of `read`, as the gateway gets it."""
@@ -96,11 +100,13 @@ def tables(database_server, migrated_template):
     for name, (result, _) in RESULTS.items():
         for frame in (*CALLED, result):
             log.add(name, json.dumps(frame).encode())
+    for frame in WAITS:
+        log.add("waits", json.dumps(frame).encode())
     with made(database_server, template=migrated_template) as (_, address):
         project(address, log.records, sizes=(500,))
         with asyncio.Runner() as runner:
             connection = runner.run(psycopg.AsyncConnection.connect(address, autocommit=True))
-            yield Tables(runner, connection)
+            yield Tables(runner, connection, address)
             runner.run(connection.close())
 
 
@@ -207,3 +213,23 @@ def test_a_run_has_the_name_that_its_client_gave_it(tables):
     assert not any(one.by_client for one in others)
     assert tables.ask(conversation_state.readiness, "nowhere").stored is None
     assert tables.ask(conversation_state.thread, "nowhere").version == 0
+
+
+@pytest.mark.regression("gateway 125")
+def test_the_state_of_a_conversation_is_that_of_one_moment(tables, monkeypatch):
+    """Somebody answers the call that waits, while the messages before its answer are read."""
+
+    async def answered_meanwhile(*arguments):
+        shown = await read_messages(*arguments)
+        with psycopg.connect(tables.address) as another:
+            another.execute("UPDATE tool_calls SET status = 'done' WHERE context_id = 'waits'")
+        return shown
+
+    async def read():
+        connection = await connections.connect(Settings(database_url=tables.address))
+        async with connection:
+            return await conversation_state.thread(connection, "waits")
+
+    read_messages = shown_messages.shown_messages
+    monkeypatch.setattr(conversation_state, "shown_messages", answered_meanwhile)
+    assert [one.tool_call_id for one in asyncio.run(read()).waiting] == ["c1"]

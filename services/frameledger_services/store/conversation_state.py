@@ -70,30 +70,25 @@ async def readiness(connection: Connection, context_id: str) -> Readiness:
 
 
 async def thread(connection: Connection, context_id: str) -> Thread:
-    """Returns the state of a conversation. A change during the read has a later version than the one returned."""
-    cursor = await connection.execute(
-        f"""
-        SELECT version, {IS_RECORDED_OR_MIRRORED}, parked_version IS NOT NULL,
-            setting_at(context_id, 'tools', version)::text
-        FROM contexts AS head
-        WHERE context_id = %s
-        """,
-        (context_id,),
-    )
-    row = await cursor.fetchone()
-    if row is None:
-        return Thread()
-    version, recording, parked, tools = row
-    is_busy, _ = await goes_on(connection, context_id)
-    return Thread(
-        version,
-        recording,
-        parked,
-        is_busy,
-        loads(tools) or () if tools else (),
-        await shown_messages(connection, context_id, version),
-        await client_calls.waiting(connection, context_id),
-    )
+    """Returns the state of a conversation, read in one transaction."""
+    async with connection.transaction():
+        cursor = await connection.execute(
+            f"""
+            SELECT version, {IS_RECORDED_OR_MIRRORED}, parked_version IS NOT NULL,
+                setting_at(context_id, 'tools', version)::text
+            FROM contexts AS head
+            WHERE context_id = %s
+            """,
+            (context_id,),
+        )
+        row = await cursor.fetchone()
+        if row is None:
+            return Thread()
+        version, recording, parked, tools = row
+        is_busy, _ = await goes_on(connection, context_id)
+        shown = await shown_messages(connection, context_id, version)
+        waiting = await client_calls.waiting(connection, context_id)
+    return Thread(version, recording, parked, is_busy, loads(tools) or () if tools else (), shown, waiting)
 
 
 async def goes_on(connection: Connection, context_id: str) -> tuple[bool, int]:
