@@ -35,10 +35,12 @@ async def keep_running(work: Callable[[], Awaitable[None]], stopping: asyncio.Ev
     A transient error of the broker or the database is logged and followed by a pause. Raises every other error; of a
     group of errors, the part that is not transient.
     """
-    loop = asyncio.get_running_loop()
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "an await is in a task"
+    cancelled_before = task.cancelling()
     backoff = Backoff()
     while not stopping.is_set():
-        began = loop.time()
+        began, seconds = loop.time(), 0.0
         try:
             await work()
         except* transient.EITHER as errors:
@@ -48,6 +50,10 @@ async def keep_running(work: Callable[[], Awaitable[None]], stopping: asyncio.Ev
             log.warning(
                 "service.retrying", reason=transient.reason(exception_groups.first(errors)), again_in=seconds
             )
+        if task.cancelling() > cancelled_before:
+            # A task group that ends by an error forgets a cancellation that comes while its other tasks end.
+            raise asyncio.CancelledError
+        if seconds:
             await pause(stopping, seconds)
 
 

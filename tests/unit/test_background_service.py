@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from psycopg.pq import TransactionStatus
 from tests.bounds import IN_PROCESS
+from tests.support.turns import turns
 
 from frameledger_services import work
+from frameledger_services.functions import FunctionService
 from frameledger_services.inference import service as inference
 from frameledger_services.inference.service import InferenceService
 from frameledger_services.providers.scripted import ScriptedLLMService
@@ -150,3 +152,40 @@ def test_a_stop_reaches_an_answer_whose_provider_took_the_first_cancellation_for
         return stopping in stopped
 
     assert asyncio.run(run())
+
+
+@pytest.mark.regression("worker 180")
+@pytest.mark.parametrize("kind", [InferenceService, FunctionService])
+def test_a_service_that_still_ends_is_not_started_again(kind, monkeypatch):
+    """The end of its first run would close the model and the connections of the second."""
+    may_end = asyncio.Event()
+
+    class Model(ScriptedLLMService):
+        starts = 0
+
+        async def start(self, frame=None):
+            self.starts += 1
+            await may_end.wait()
+
+    async def drains(worker, stopping):
+        await stopping.wait()
+
+    monkeypatch.setattr(work.Worker, "run", drains)
+
+    async def run():
+        model = Model()
+        service = kind(Settings(), model) if kind is InferenceService else kind(Settings(), llm=model)
+        async with asyncio.timeout(IN_PROCESS):
+            first = asyncio.create_task(service.run(asyncio.Event()))
+            await turns()
+            second = asyncio.create_task(service.run(asyncio.Event()))
+            await turns()
+            starts = model.starts
+            for task in (first, second):
+                task.cancel()
+            await asyncio.wait([first, second])
+        return starts, None if second.cancelled() else second.exception()
+
+    starts, error = asyncio.run(run())
+    assert starts == 1
+    assert isinstance(error, RuntimeError)

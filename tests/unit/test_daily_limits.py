@@ -12,6 +12,7 @@ from frameledger_services.inference import limits
 from frameledger_services.inference.limits import Limit, RunLimits
 from frameledger_services.settings import Settings
 from frameledger_services.store import spending
+from frameledger_services.store.connections import DatabaseUnavailableError
 from frameledger_services.store.spending import Spent
 
 
@@ -35,6 +36,8 @@ class Ledger:
 
     async def _of_all(self, connection, first, before):
         hours = max(0.0, (min(before, self.now) - first).total_seconds() / 3600)
+        if connection == "away":
+            raise DatabaseUnavailableError("The database restarts.")
         if connection == "slow":
             self.asked.set()
             await self.answer.wait()
@@ -73,6 +76,20 @@ def test_what_all_have_used_is_remembered_for_a_while_of_one_day(monkeypatch):
         return used
 
     assert asyncio.run(run()) == [900, 900, 100]
+
+
+@pytest.mark.regression("worker 177")
+def test_a_day_whose_first_read_fails_does_not_begin_with_what_was_used_the_day_before(monkeypatch):
+    async def run():
+        ledger = Ledger(monkeypatch, at(23, 9))
+        monkeypatch.setattr(limits, "REMEMBERED_SECONDS", float("inf"))
+        await ledger.used("quick", at(23, 9))
+        ledger.now = at(24, 1)
+        with pytest.raises(DatabaseUnavailableError):
+            await ledger.used("away", ledger.now)
+        return await ledger.used("quick", ledger.now)
+
+    assert asyncio.run(run()) == 100
 
 
 @pytest.mark.regression("worker 26")

@@ -441,3 +441,25 @@ def test_whoever_waits_for_calls_is_told_if_the_service_ends_before_they_begin(i
     error, frames = asyncio.run(run())
     assert isinstance(error, LeaseLostError)
     assert frames == []
+
+
+@pytest.mark.regression("worker 179")
+@pytest.mark.parametrize("run_in_parallel", [True, False])
+def test_calls_of_a_service_that_has_drained_are_not_announced(run_in_parallel):
+    """Its worker ends any moment: nobody would settle them before their deadlines."""
+
+    async def plan(call):
+        raise AssertionError("No call may start.")
+
+    async def run():
+        session = OneSession()
+        async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
+            background = BackgroundTasks(tasks)
+            calls = LocalCalls(dependencies(background, Started()), plan, failpoints.none)
+            await calls.drain(0.0, 0.0)
+            with pytest.raises(LeaseLostError):
+                await both(calls, session, run_in_parallel=run_in_parallel)
+            await background.end(0.0)
+        return session.publisher.frames
+
+    assert asyncio.run(run()) == []

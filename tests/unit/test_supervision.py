@@ -85,6 +85,40 @@ def test_of_a_group_the_errors_that_are_not_transient_end_it(pauses):
     assert [repr(one) for one in raised.value.exceptions] == ["KeyError('a bug')"]
 
 
+@pytest.mark.regression("worker 178")
+def test_a_cancellation_counts_that_comes_while_the_other_tasks_end_after_an_error(pauses):
+    async def scenario():
+        is_ending, may_end, stopping = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def fails():
+            raise AWAY
+
+        async def slow_to_end():
+            try:
+                await asyncio.Event().wait()
+            finally:
+                is_ending.set()
+                await may_end.wait()
+
+        async def work():
+            if may_end.is_set():
+                stopping.set()
+                return
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(slow_to_end())
+                tasks.create_task(fails())
+
+        running = asyncio.create_task(supervision.keep_running(work, stopping, get_logger()))
+        await is_ending.wait()
+        running.cancel()
+        await turns()
+        may_end.set()
+        await asyncio.wait([running])
+        return running.cancelled()
+
+    assert asyncio.run(scenario())
+
+
 def test_a_pause_lasts_until_its_time_is_over_or_it_is_told_to_stop():
     async def scenario():
         stopping = asyncio.Event()

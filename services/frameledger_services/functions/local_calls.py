@@ -148,8 +148,9 @@ class LocalCalls:
                 raise CallsRefusedError(batch.context_id, OPEN_ALREADY, announced.refused)
 
     async def _announce(self, batch: _Batch) -> Announced:
-        if batch.stopping:
-            return Announced([], [])
+        if self._draining or batch.stopping:
+            # The worker may leave before the calls are settled, and nobody else settles them before their deadlines.
+            raise work.LeaseLostError
         return await announce(
             self._deps.statuses, batch.session, batch.context_id, batch.announcement, batch.causation_id
         )

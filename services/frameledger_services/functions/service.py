@@ -128,19 +128,18 @@ class FunctionService(Hooks, work.BackgroundService):
     async def run(self, stopping: asyncio.Event) -> None:
         """As `BackgroundService.run`. Raises errors that no retry fixes: a database with another schema or of
         another topic prefix, or a bug."""
-        if self._running is not None:
-            raise RuntimeError("The service is already running.")
         model = self._setup.model
-        if model is not None:
-            await model.start()
-        try:
-            await self._run(stopping)
-        except BaseExceptionGroup as errors:
-            raise sole(errors) from None
-        finally:
-            self._running = None
+        with self._running_alone():
             if model is not None:
-                await model.stop()
+                await model.start()
+            try:
+                await self._run(stopping)
+            except BaseExceptionGroup as errors:
+                raise sole(errors) from None
+            finally:
+                self._running = None
+                if model is not None:
+                    await model.stop()
 
     @property
     def app_resources(self) -> Any:

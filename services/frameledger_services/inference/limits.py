@@ -123,6 +123,8 @@ class RunLimits:
             return self._known
         if day != self._day or self._upto is None:
             self._day, self._upto, self._settled = day, day, Spent(0, Decimal(0))
+            # What is known is of another day, also if the reads below fail.
+            self._known_until = 0.0
         settled = max(day, at.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - SETTLED)
         if settled > self._upto:
             self._settled = _sum(self._settled, await spending.of_all(connection, self._upto, settled))

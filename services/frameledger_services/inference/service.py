@@ -72,14 +72,17 @@ class InferenceService(work.BackgroundService):
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Answer until `stopping` is set, then finish what can be finished in time, and release the rest."""
-        # The end of each run closes its connections.
-        self._connections = Connections(self._settings, "frameledger inference", role="frameledger_worker")
-        await self._model.start()
-        try:
-            await self._worker.run(stopping)
-        finally:
-            await self._model.stop()
-            await self._connections.close()
+        with self._running_alone():
+            # The end of each run closes its connections.
+            self._connections = Connections(
+                self._settings, "frameledger inference", role="frameledger_worker"
+            )
+            await self._model.start()
+            try:
+                await self._worker.run(stopping)
+            finally:
+                await self._model.stop()
+                await self._connections.close()
 
     async def _perform(self, job: work.Job[ClaimedRun], session: work.Session) -> work.Ending:
         """Answer one run. When asked to stop, it stops at once: the stream is closed, and nothing more is published."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from frameledger.frames import CancelFrame, EndFrame, StartFrame
@@ -18,6 +20,7 @@ class BackgroundService(ABC):
 
     _worker: Worker[Any, Any]
     _task: asyncio.Task[None] | None = None
+    _is_running = False
 
     @abstractmethod
     async def run(self, stopping: asyncio.Event) -> None:
@@ -27,7 +30,7 @@ class BackgroundService(ABC):
         """Run in a task of its own. Returns when the worker takes work. While it runs, another call does nothing.
 
         Raises the error that ended the service: if it ended before it took work, and if it has ended since. The next
-        call starts it again.
+        call starts it again. Raises RuntimeError while an earlier `stop` or `cancel` has not returned.
         """
         if self._task is not None:
             if not self._task.done():
@@ -66,6 +69,18 @@ class BackgroundService(ABC):
             await asyncio.wait([task])
             if not task.cancelled():
                 task.result()
+
+    @contextmanager
+    def _running_alone(self) -> Iterator[None]:
+        """To be used around a run. Raises RuntimeError if another one has not ended: its end would close what both
+        use."""
+        if self._is_running:
+            raise RuntimeError("The service is already running.")
+        self._is_running = True
+        try:
+            yield
+        finally:
+            self._is_running = False
 
     async def cleanup(self) -> None:
         """As `cancel`. Safe to call twice."""
