@@ -11,7 +11,7 @@ import pytest
 from tests.bounds import IN_PROCESS
 from tests.support.brokers_in_memory import NOT_LEADER
 
-from frameledger_services.event_log import leaders
+from frameledger_services.event_log import feed, leaders
 from frameledger_services.event_log.feed import Feed
 
 TOPIC = "llm.frames"
@@ -28,8 +28,9 @@ LATER = {
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries happen soon."""
+    """Retries happen soon, and a process that is not run for a moment was not frozen."""
     monkeypatch.setattr(leaders, "AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(feed, "FROZEN_SECONDS", IN_PROCESS)
 
 
 class Taking:

@@ -15,7 +15,7 @@ from tests.support.feeds import (
 )
 from tests.support.turns import turns
 
-from frameledger_services.event_log import feed
+from frameledger_services.event_log import failover, feed
 from frameledger_services.event_log.feed import Feed
 
 pytestmark = pytest.mark.usefixtures("soon")
@@ -166,5 +166,23 @@ def test_it_ends_wherever_it_is_cancelled_and_nothing_is_left_of_it(trouble, ste
         assert task.cancelled()
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert brokers.cluster._listeners == set()
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("fault 330")
+def test_it_ends_when_a_broker_has_just_become_slow_and_asks_nobody_else_any_more():
+    async def run():
+        failed = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: failed.append(context["message"]))
+        brokers = Brokers(TOPIC, {0: 1, 1: 2})
+        async with reading(brokers, p0=0) as (_, _, task):
+            await turns()
+            clock = loop.time
+            vars(loop)["time"] = lambda: clock() + failover.SLOW_SECONDS
+            task.cancel()
+            await turns()
+        assert (failed, brokers.asked_who_leads) == ([], [])
 
     asyncio.run(run())

@@ -15,7 +15,7 @@ from tests.support.feeds import (
 from tests.support.turns import turns
 
 from frameledger_services.event_log import failover, leaders
-from frameledger_services.event_log.feed import FROZEN_SECONDS
+from frameledger_services.event_log import feed as feeds
 
 pytestmark = pytest.mark.usefixtures("soon")
 
@@ -298,7 +298,7 @@ def test_what_was_read_before_the_process_was_frozen_is_revalidated():
             brokers.append(0, b"a")
             await taking.until(lambda: taking.got == [(0, b"a")])
             await turns()
-            feed._ticked -= 2 * FROZEN_SECONDS
+            feed._ticked -= 2 * feeds.FROZEN_SECONDS
             brokers.append(0, b"b")
             await taking.until(lambda: (0, b"b") in taking.got)
             brokers.quiet()

@@ -59,8 +59,14 @@ class Leaders:
         assert self.tasks is not None, "nobody reads yet"
         for broker in self._client.cluster.brokers():
             if broker.nodeId != away and broker.nodeId not in self._asking:
+                asking = self._learn_from(broker.nodeId)
+                try:
+                    self.tasks.create_task(asking)
+                except RuntimeError:
+                    # The group is ending and takes no more tasks: what became slow is cancelled in a moment.
+                    asking.close()
+                    return
                 self._asking.add(broker.nodeId)
-                self.tasks.create_task(self._learn_from(broker.nodeId))
 
     async def _learn_from(self, node: int) -> None:
         try:
