@@ -1,11 +1,13 @@
 """Requests of the LLM service, and its open calls: which process runs them, in which order, and until when."""
 
 import asyncio
+from concurrent.futures import Future
 from uuid import UUID, uuid4
 
 import pytest
 from tests.bounds import IN_PROCESS
 from tests.support.stored_frame import stored_frame
+from tests.support.turns import turns
 
 from frameledger.frames import (
     FunctionCallCancelFrame,
@@ -17,6 +19,7 @@ from frameledger.frames import (
     InterruptionFrame,
     Waiting,
 )
+from frameledger_services.pipecat.answer_listener import AnswerListener
 from frameledger_services.pipecat.capture import Capture
 from frameledger_services.pipecat.inference_requests import InferenceRequests
 from frameledger_services.pipecat.open_calls import OpenCalls
@@ -161,6 +164,35 @@ def test_the_first_question_says_its_settings_and_a_later_one_what_changed():
         said.append([fields.get("settings", {}).get("model") for _, _, _, [fields], _ in capture.items])
         capture.items.clear()
     assert said == [["one", None], [None], ["two", None]]
+
+
+@pytest.mark.regression("bridge 54")
+@pytest.mark.parametrize("is_before", [True, False])
+def test_an_abandoned_request_is_interrupted_unless_an_interruption_came_after_it(is_before):
+    """A user who speaks on just when a turn ends interrupts before the answer to it is requested."""
+
+    async def scene():
+        requests, capture = inference_requests()
+        requests._following = Future()
+        listener = AnswerListener(requests, IN_PROCESS, IN_PROCESS)
+
+        def interrupt():
+            capture.interruptions += 1
+            capture.add({"type": "InterruptionFrame"})
+
+        asking = asyncio.create_task(listener.ask({}, ()))
+        await turns()
+        if is_before:
+            interrupt()
+        requests._ready.set()
+        await asking
+        if not is_before:
+            interrupt()
+        listener.abandon()
+        return [fields["type"] for _, _, _, [fields], _ in capture.items]
+
+    said = asyncio.run(scene())
+    assert said[said.index("LLMRunFrame") :] == ["LLMRunFrame", "InterruptionFrame"]
 
 
 def test_a_request_is_unpublished_until_the_broker_has_it():

@@ -26,6 +26,9 @@ class AnswerListener:
         self._silent_secs = silent_secs
         self._run: RunAnswer | None = None
         self._asked_at = 0.0
+        self._interruptions = 0
+        """The number of interruptions before the request."""
+
         self._frames: asyncio.Queue[tuple[StoredFrame, AnyFrame]] = asyncio.Queue()
 
     @property
@@ -49,6 +52,8 @@ class AnswerListener:
                 await self._requests.until_ready()
         except TimeoutError:
             raise AskingError("The database does not respond.") from None
+        # Now, and not before: an interruption that came while it waited does not stop the run.
+        self._interruptions = self._requests.interruptions
         self._run = RunAnswer(self._requests.ask(settings, tools))
 
     async def more(self) -> Iterator[AnswerPart]:
@@ -57,6 +62,11 @@ class AnswerListener:
         run = self._run
         assert run is not None
         return run.take(*await self._next_frame(run))
+
+    def abandon(self) -> None:
+        """Stop the run of the request, if one was made, unless an interruption that came after it does so."""
+        if self._run is not None:
+            self._requests.abandon(self._interruptions)
 
     def end(self) -> None:
         """Stop waiting for the answer."""

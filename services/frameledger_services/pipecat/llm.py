@@ -176,7 +176,6 @@ class FrameledgerLLMService(LLMService):
         self._listener.take(stored, frame)
 
     async def _answer(self, context: Any) -> None:
-        interruptions = self._requests.interruptions
         ended: AnswerEnded | None = None
         try:
             await self.start_processing_metrics()
@@ -193,8 +192,8 @@ class FrameledgerLLMService(LLMService):
         finally:
             self._error_is_recorded = False
             has_asked = self._listener.has_asked
-            if ended is None and has_asked:
-                self._requests.abandon(interruptions)
+            if ended is None:
+                self._listener.abandon()
             await self.stop_all_metrics()
             if has_asked:
                 await self.push_frame(theirs.LLMFullResponseEndFrame())
