@@ -180,6 +180,28 @@ def test_a_framework_that_resends_the_history_to_the_conversation_that_it_names_
     assert (stage.eras(context_id), len(before)) == (2, 5)
 
 
+@pytest.mark.regression("gateway 129")
+def test_an_agent_that_starts_each_run_anew_in_one_conversation_calls_a_function_once(stage):
+    """As LlamaIndex does with its agent for responses: what it resends has not the conversation's beginning."""
+    brief = {"role": "developer", "content": "Be brief."}
+    for question in ("Hello.", "Please paint.", "Please paint."):
+        history = [brief, said(question)]
+        first = respond(stage, history, tools=[PAINT_HERE], conversation="resp-runs")
+        if question == "Hello.":
+            continue
+        call_id = first.output[1].call_id
+        output = {"type": "function_call_output", "call_id": call_id, "output": '{"painted": true}'}
+        history += [*AGAIN["items"](first), output]
+        second = respond(stage, history, tools=[PAINT_HERE], conversation="resp-runs")
+        assert (second.output_text, len(second.output)) == ("It is painted.", 1)
+    assert stage.calls("resp-runs") == [("paint", "done", {"painted": True})] * 2
+    assert [one["role"] for one in stage.messages("resp-runs")] == [
+        *("developer", "user", "assistant"),
+        *("developer", "user", "assistant", "assistant", "tool", "assistant") * 2,
+    ]
+    assert (stage.eras("resp-runs"), stage.runs("resp-runs")) == (1, 5)
+
+
 def test_a_call_streams_in_events_as_the_official_client_reads_them(stage):
     with stage.client.responses.stream(model="owl", input="Please paint.", tools=[PAINT_HERE]) as stream:
         events = [one for one in stream if "function_call" in one.type or "output_item" in one.type]

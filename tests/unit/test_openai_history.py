@@ -309,6 +309,40 @@ def test_what_begins_with_the_first_question_and_what_was_answered_is_sent_again
     assert history.is_sent_again(held(*stored), sent, has_call=has_call) is again
 
 
+@pytest.mark.regression("gateway 129")
+@pytest.mark.parametrize(
+    ("stored", "sent", "made", "part"),
+    [
+        # A run of an agent that starts with its own question, and then sends the call that answered it.
+        ([HI, HELLO, MORE, CALL, RESULT], [MORE], {"c1"}, [MORE, CALL, RESULT]),
+        ([HI, HELLO, HI, CALL, RESULT], [HI], {"c1"}, [HI, CALL, RESULT]),
+        (
+            [HI, HELLO, MORE, said("I look."), CALL],
+            [MORE, said("I look.")],
+            {"c1"},
+            [MORE, said("I look."), CALL],
+        ),
+        # The instruction stands at the head, or in front of the question.
+        ([system("A."), HI, HELLO, MORE, CALL], [system("A."), MORE], {"c1"}, [system("A."), MORE, CALL]),
+        ([HI, HELLO, system("A."), MORE, CALL], [system("A."), MORE], {"c1"}, [system("A."), MORE, CALL]),
+        # A history from which old messages were dropped: as much of the conversation as it has.
+        ([HI, HELLO, MORE, said("Yes.")], [MORE, said("Yes."), HI], set(), [MORE, said("Yes.")]),
+        ([HI, *[MORE, said("Yes.")] * 3], [*[MORE, said("Yes.")] * 2, HI], set(), [MORE, said("Yes.")] * 2),
+        # Other calls, an edit, or only new messages.
+        ([HI, CALL, RESULT, MORE, CALL_2, RESULT_2], [MORE], {"c1"}, None),
+        ([HI, HELLO, MORE, CALL, RESULT], [user("Edited")], {"c1"}, None),
+        ([HI, HELLO, MORE, said("Yes.")], [MORE, said("No."), HI], set(), None),
+        ([HI, HELLO, MORE, said("Yes.")], [MORE], set(), None),
+        ([HI, HELLO, MORE, said("Yes.")], [said("Yes."), HI], set(), None),
+        ([HI, HELLO, MORE, CALL, RESULT], [], {"c1"}, None),
+        ([], [HI, HELLO, MORE], set(), None),
+    ],
+)
+def test_a_history_without_its_beginning_repeats_the_end_of_the_conversation(stored, sent, made, part):
+    found = history.repeated_end(held(*stored), sent, made=made)
+    assert (None if found is None else [one.message for one in found]) == part
+
+
 @pytest.mark.parametrize(
     ("stored", "sent", "nothing"),
     [

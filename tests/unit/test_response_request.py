@@ -277,6 +277,12 @@ def test_what_is_not_honoured_is_refused_by_name(parameters, param, code):
     assert refusal(**parameters) == (param, code)
 
 
+@pytest.mark.regression("gateway 130")
+def test_a_framework_that_always_sends_store_is_told_which_value_is_accepted():
+    with pytest.raises(ProblemError, match="Send true or leave it out"):
+        read("Hi", store=False)
+
+
 @pytest.mark.regression("gateway 121")
 def test_a_framework_that_forces_a_call_for_structured_output_is_told_what_does_the_same():
     with pytest.raises(ProblemError, match=r"`text\.format`, with `json_schema`"):

@@ -211,8 +211,10 @@ class Asking:
         rest = client_answers.rest(sent, calls)
         is_only_new = self._chat_request.is_only_new
         if is_only_new is None:
-            has_call = client_answers.are_made(sent, calls)
-            is_only_new = not history.is_sent_again(held, rest, has_call=has_call)
+            made = client_answers.made(sent, calls)
+            repeated = history.repeated_end(held, rest, made=made)
+            held = held if repeated is None else repeated
+            is_only_new = repeated is None and not history.is_sent_again(held, rest, has_call=bool(made))
         if is_only_new:
             return Plan("append", tuple(rest))
         plan = history.plan(held, rest)

@@ -63,9 +63,9 @@ def placed(held: Sequence[JsonObject], calls: CallsById) -> CallsById:
     return {name: call for name, call in calls.items() if call.is_waiting or name in names}
 
 
-def are_made(sent: Sequence[JsonObject], calls: CallsById) -> bool:
-    """Returns whether the messages make one of these calls, and not only answer it."""
-    return any(call.get("id") in calls for message in sent for call in _calls(message))
+def made(sent: Sequence[JsonObject], calls: CallsById) -> set[str]:
+    """Returns the ids of those calls that the messages make, and not only answer."""
+    return {name for message in sent for call in _calls(message) if (name := str(call.get("id"))) in calls}
 
 
 def rest(sent: Sequence[JsonObject], calls: CallsById) -> list[JsonObject]:

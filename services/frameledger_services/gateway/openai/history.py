@@ -29,7 +29,7 @@ results of functions before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -77,6 +77,49 @@ def is_sent_again(held: Sequence[Held], sent: Sequence[JsonObject], *, has_call:
     if has_call or "assistant" in matched:
         return True
     return comparison.turn < len(comparison.turns) and plan(held, sent).kind == "append"
+
+
+def repeated_end(
+    held: Sequence[Held], sent: Sequence[JsonObject], *, made: Set[str]
+) -> Sequence[Held] | None:
+    """Returns the end of the conversation, with its instruction, that the sent messages repeat, or None.
+
+    An agent that starts each of its runs anew, or whose memory drops old messages, sends a history that begins with a
+    later question than the conversation does. All that followed that question has to be in it, the words of an
+    assistant or the calls `made` among it. Of several such ends the longest is returned."""
+    first = next((one for one in sent if one.get("role") not in INSTRUCTIONS), {})
+    if first.get("role") != "user":
+        return None
+    asked = [key(one) for one in sent if one.get("role") == "user"]
+    places = [place for place, one in enumerate(held) if one.message.get("role") == "user"]
+    keys = [key(held[place].message) for place in places]
+    turns = seen_messages.turns(sent)
+    for number, place in enumerate(places):
+        if keys[number] == asked[0] and keys[number:] == asked[: len(keys) - number]:
+            end = _with_instruction(held, place)
+            if _repeats(end, turns, made):
+                return end
+    return None
+
+
+def _with_instruction(held: Sequence[Held], place: int) -> Sequence[Held]:
+    """Returns the messages from this one, behind the instruction of the conversation and what stands directly before
+    it, where a client that sends an instruction each time has it."""
+    is_instruction = [one.message.get("role") in INSTRUCTIONS for one in held]
+    head = next((i for i, one in enumerate(is_instruction) if not one), len(held))
+    begin = place
+    while begin > head and is_instruction[begin - 1]:
+        begin -= 1
+    return [*held[:head], *held[begin:]]
+
+
+def _repeats(end: Sequence[Held], turns: Sequence[Turn], made: Set[str]) -> bool:
+    if not made <= {call.get("id") for one in end for call in one.message.get("tool_calls") or ()}:
+        return False
+    comparison = _comparison(end, turns)
+    comparison.match()
+    has_words = any(turn.kind == "assistant" for turn in turns[: comparison.turn])
+    return bool(made or has_words) and _comparison(end, turns).result().kind == "append"
 
 
 def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> bool:

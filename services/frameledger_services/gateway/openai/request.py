@@ -95,7 +95,7 @@ class CompletionRequest:
 
     is_only_new: bool | None
     """Whether the messages are only new ones, and not the whole history. None: unless they begin as the conversation
-    does (`history.is_sent_again`)."""
+    does (`history.is_sent_again`) or repeat its end (`history.repeated_end`)."""
 
     stream: bool
     include_usage: bool

@@ -79,7 +79,7 @@ INSTEAD = {
     "context_management": "the limits of a conversation are those of an LLMSetLimitsFrame.",
     "include": "responses have messages and calls only; leave it out.",
     "prompt": "send the text as `instructions` and `input`.",
-    "store": "every response is stored. Leave it out; `DELETE /v1/contexts/{id}` erases a conversation.",
+    "store": "every response is stored. Send true or leave it out; `DELETE /v1/contexts/{id}` erases a conversation.",
     "tool_choice": "the model chooses. For an answer of a given form use `text.format`, with `json_schema`.",
     "truncation": "the limits of a conversation are those of an LLMSetLimitsFrame; leave it out.",
 }
