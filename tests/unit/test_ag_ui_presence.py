@@ -61,6 +61,46 @@ def test_a_run_is_not_interrupted_while_its_client_comes_back_however_long_that_
     assert asyncio.run(run()) == ([] if follows else ["InterruptionFrame"])
 
 
+class SlowDatabase(Database):
+    async def read(self, function, thread_id):
+        await turns(1)
+        return await super().read(function, thread_id)
+
+
+class SlowMarks(Marks):
+    async def found(self, marks):
+        await turns(1)
+        return await super().found(marks)
+
+
+@pytest.mark.regression("gateway 126")
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_client_that_comes_back_while_it_is_read_whether_its_run_goes_on_is_not_interrupted(follows):
+    """The time for coming back is just over."""
+
+    async def run(after):
+        client = Client()
+        settings = Settings(gateway_ag_ui_reconnect_secs=0)
+        presence = Presence(
+            Dependencies(settings, client, SlowDatabase(), None, asyncio.Event()), SlowMarks()
+        )
+        presence.followed("shop", "r1")
+        presence.ended("shop", "r1", "gateway", has_left=True)
+        await turns(after)
+        before = len(client.published)
+        with presence.held("shop", "r1"):
+            await turns()
+            assert len(client.published) == before, after
+            if follows:
+                presence.followed("shop", "r1")
+        await turns(40)
+        return before, len(client.published)
+
+    for after in range(20):
+        before, published = asyncio.run(run(after))
+        assert published == (before if follows else 1), after
+
+
 def asked_next(run_id):
     """What was published when the client that had left `r1` asked for this run."""
 

@@ -40,7 +40,7 @@ class Following:
     async def next(self, within):
         return False
 
-    async def interrupt(self):
+    async def interrupt(self, is_left):
         self.interruptions += 1
         if self.failure is not None:
             raise self.failure

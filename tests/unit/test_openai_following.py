@@ -4,10 +4,13 @@ import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from tests.bounds import IN_PROCESS
+from tests.support.marks_in_memory import Marks
+from tests.support.turns import turns
 
 from frameledger.frames import (
     ErrorFrame,
@@ -19,11 +22,13 @@ from frameledger.frames import (
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.openai.failures import problem_of
+from frameledger_services.gateway.openai.followers import Followers
 from frameledger_services.gateway.openai.following import Following
+from frameledger_services.gateway.openai.listening import Listening
 from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.problems import KINDS
 from frameledger_services.settings import Settings
-from frameledger_services.store import answered_requests, client_calls, conversation_state
+from frameledger_services.store import answered_requests, client_calls, client_requests, conversation_state
 from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.connections import DatabaseUnavailableError
 from frameledger_services.store.following import StreamHead
@@ -239,3 +244,46 @@ def test_whose_conversation_is_erased_is_not_told_to_try_again():
     assert following.answer.failure is not None
     problem = problem_of(following.answer.failure)
     assert (problem.word, KINDS[problem.word].status) == ("erased", 410)
+
+
+@pytest.mark.regression("gateway 127")
+def test_a_request_that_comes_again_while_it_is_read_whether_its_answer_goes_on_is_not_interrupted():
+    """Its client has left, and repeats it."""
+
+    class GoesOn:
+        async def read(self, function, *_):
+            await turns(1)
+            return {conversation_state.goes_on: (True, 5), client_requests.has_another_asked: False}[function]
+
+    class SlowMarks(Marks):
+        async def found(self, marks):
+            await turns(1)
+            return await super().found(marks)
+
+    async def leave(after):
+        published = []
+
+        async def publish(*frames, **_):
+            published.append(frames)
+
+        client: Any = SimpleNamespace(publish=publish)
+        dependencies = Dependencies(Settings(), client, GoesOn(), Hub(), asyncio.Event())
+        followers = Followers(SlowMarks())
+        listening = Listening(
+            *(Following(dependencies, AskedQuestion("talk", 3)), followers, "sha"),
+            asyncio.Event().wait,
+            lambda: True,
+            interrupts=True,
+        )
+        listening.is_gone = True
+        leaving = asyncio.create_task(listening.close())
+        await turns(after)
+        before = len(published)
+        async with followers.held(("talk", "sha"), is_shared=True):
+            await leaving
+        return before, len(published)
+
+    found = [asyncio.run(leave(after)) for after in range(12)]
+    assert found[0] == (0, 0)
+    assert found[-1] == (1, 1)
+    assert all(before == published for before, published in found), found

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Literal, get_args
 from uuid import uuid5
 
@@ -25,6 +26,19 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 _log = logs.get_logger("gateway")
 
 
+@dataclass(eq=False, slots=True)
+class _Absent:
+    """A client that has left a run, until its run is interrupted or a client follows it again."""
+
+    run_id: str
+    source: str
+    waiting: asyncio.Task[None] | None = None
+    """Waits for it, and then interrupts the run."""
+
+    is_over: bool = False
+    """Whether it was waited for long enough."""
+
+
 class Presence:
     """The clients of this process, by conversation. Marks tell other gateways about them."""
 
@@ -32,7 +46,7 @@ class Presence:
         self._dependencies = dependencies
         self._marks = marks
         self._streams: Counter[str] = Counter()
-        self._absent: dict[str, tuple[asyncio.Task[None], str, str]] = {}
+        self._absent: dict[str, _Absent] = {}
 
     def followed(self, thread_id: str, run_id: str) -> None:
         """Called when a client begins to follow this run of a conversation."""
@@ -50,8 +64,8 @@ class Presence:
             return
         del self._streams[thread_id]
         if has_left and source is not None:
-            task = asyncio.create_task(self._wait(thread_id, run_id, source))
-            self._absent[thread_id] = (task, run_id, source)
+            absent = self._absent[thread_id] = _Absent(run_id, source)
+            absent.waiting = asyncio.create_task(self._wait(thread_id, absent))
             self._marks.add("ag_ui", "left", thread_id, run_id)
 
     async def asks(self, thread_id: str, run_id: str) -> None:
@@ -59,10 +73,9 @@ class Presence:
         once instead of after a while. If the interruption cannot be published, the next request or the end of the wait
         interrupts that run."""
         absent = self._absent.get(thread_id)
-        if absent is None or absent[1] == run_id:
+        if absent is None or absent.run_id == run_id:
             return
-        _, left, source = absent
-        await self._interrupt(thread_id, left, source)
+        await self._interrupt(thread_id, absent.run_id, absent.source)
         # The wait may have ended in the meantime, and a client may have left another run.
         if self._absent.get(thread_id) is absent:
             self._wait_no_more(thread_id)
@@ -82,7 +95,7 @@ class Presence:
         """Keeps this run from being interrupted during the block, in which a client comes back to it. If no client
         follows the run when the block ends, its client counts as having left again."""
         absent = self._absent.get(thread_id)
-        if absent is None or absent[1] != run_id:
+        if absent is None or absent.run_id != run_id:
             # Another gateway may be the one that waits for the client.
             self._marks.add("ag_ui", "followed", thread_id, run_id)
             try:
@@ -94,41 +107,50 @@ class Presence:
         try:
             yield
         finally:
-            self.ended(thread_id, run_id, absent[2], has_left=True)
+            self.ended(thread_id, run_id, absent.source, has_left=True)
 
-    async def _wait(self, thread_id: str, run_id: str, source: str) -> None:
+    async def _wait(self, thread_id: str, absent: _Absent) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._dependencies.settings.gateway_ag_ui_reconnect_secs):
                 # A process that stops interrupts no run: the clients reconnect to another process.
                 await self._dependencies.stopping.wait()
                 return
-        self._wait_no_more(thread_id)
+        absent.is_over = True
+        # If a client has left several gateways, the last one interrupts: each removes its own mark first.
+        self._marks.remove("ag_ui", "left", thread_id, absent.run_id)
         try:
-            # If a client has left several gateways, the last one interrupts: each removes its own mark first.
-            if not await self._kinds(thread_id, run_id):
-                await self._interrupt(thread_id, run_id, source)
+            if not await self._kinds(thread_id, absent.run_id):
+                # It may come back while all this is read.
+                await self._interrupt(
+                    thread_id, absent.run_id, absent.source, lambda: self._absent.get(thread_id) is absent
+                )
         except FrameledgerError as error:
             _log.warning("gateway.not_interrupted", context_id=thread_id, reason=str(error))
+        finally:
+            if self._absent.get(thread_id) is absent:
+                del self._absent[thread_id]
 
     def _wait_no_more(self, thread_id: str) -> None:
         """Stop waiting for the client of a run."""
         if (absent := self._absent.pop(thread_id, None)) is None:
             return
-        task, run_id, _ = absent
-        self._marks.remove("ag_ui", "left", thread_id, run_id)
-        if task is not asyncio.current_task():
-            task.cancel()
+        if not absent.is_over:
+            self._marks.remove("ag_ui", "left", thread_id, absent.run_id)
+            if absent.waiting is not None:
+                absent.waiting.cancel()
 
     async def _kinds(self, thread_id: str, run_id: str) -> set[Kind]:
         """Returns the marks of a run, set by any gateway. Raises `DatabaseError`."""
         marks: dict[Mark, Kind] = {("ag_ui", kind, thread_id, run_id): kind for kind in KINDS}
         return {marks[one] for one in await self._marks.found(marks)}
 
-    async def _interrupt(self, thread_id: str, run_id: str, source: str) -> None:
-        """Interrupt a run if it is still in progress. Repeated interruptions of one run count once."""
+    async def _interrupt(
+        self, thread_id: str, run_id: str, source: str, is_left: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Interrupt a run if it is still in progress and `is_left`. Repeated interruptions of one run count once."""
         goes_on, _ = await self._dependencies.database.read(conversation_state.goes_on, thread_id)
         last_run = await self._dependencies.database.read(client_requests.last_asked_run, thread_id)
-        if goes_on and last_run is not None and last_run.run_id == run_id:
+        if goes_on and last_run is not None and last_run.run_id == run_id and is_left():
             await self._dependencies.client.publish(
                 thread_id,
                 InterruptionFrame(id=str(uuid5(FRAME_IDS, f"{thread_id}\n{run_id}\nstop"))),

@@ -39,9 +39,13 @@ class Followers:
         if is_shared:
             self._marks.remove("openai", *key)
 
+    def has_here(self, key: AnswerKey) -> bool:
+        """Returns whether any request follows the answer on this gateway."""
+        return key in self._here
+
     async def has(self, key: AnswerKey) -> bool:
         """Returns whether any request follows the answer, on this gateway or another. Raises `DatabaseError`."""
-        return key in self._here or bool(await self._marks.found([("openai", *key)]))
+        return self.has_here(key) or bool(await self._marks.found([("openai", *key)]))
 
     @asynccontextmanager
     async def held(self, key: AnswerKey, *, is_shared: bool) -> AsyncIterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import datetime
 
 from frameledger.frames import InterruptionFrame
@@ -134,9 +135,9 @@ class Following:
             self.is_over = self._status in OVER or (self._status == "calling" and await self._is_free())
         return True
 
-    async def interrupt(self) -> bool:
-        """Publish an interruption if the answer is in progress and nobody else has asked since. Returns whether it was
-        published.
+    async def interrupt(self, is_left: Callable[[], bool] = lambda: True) -> bool:
+        """Publish an interruption if the answer is in progress, nobody else has asked since, and `is_left`. Returns
+        whether it was published.
 
         A question that is stored between this check and the interruption is interrupted too: an interruption stops
         whatever is in progress. If the process dies between them, the answer continues without a client.
@@ -145,7 +146,7 @@ class Following:
         goes_on, _ = await read(conversation_state.goes_on, context_id)
         if not goes_on or not self.question.is_own:
             return False
-        if await read(client_requests.has_another_asked, context_id, self.question.version):
+        if await read(client_requests.has_another_asked, context_id, self.question.version) or not is_left():
             return False
         await self._dependencies.client.publish(
             self.question.context_id,

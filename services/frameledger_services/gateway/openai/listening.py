@@ -62,7 +62,8 @@ class Listening:
         try:
             # If a client has left several gateways, the last one interrupts.
             if not await self._followers.has(self._key):
-                await following.interrupt()
+                # The request may come again while it is read whether the answer goes on.
+                await following.interrupt(lambda: not self._followers.has_here(self._key))
         except (BrokerError, NotPublishedError, DatabaseError) as error:
             _log.warning(
                 "gateway.not_interrupted", context_id=following.question.context_id, reason=str(error)
