@@ -27,7 +27,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
 from frameledger.errors import ConfigurationError
-from frameledger_services import access
+from frameledger_services import access, descriptors
 from frameledger_services.database_types import Connection
 from frameledger_services.missing_permission import Role, lacks
 from frameledger_services.settings import Settings
@@ -126,7 +126,12 @@ async def connect(
     Raises `psycopg.OperationalError` if no host of the address accepts the connection, and `PoolerError`.
     """
     where = address(settings, name, **parameters)
-    connection = await GuardedConnection.connect(where, autocommit=True)
+    try:
+        connection = await GuardedConnection.connect(where, autocommit=True)
+    except psycopg.OperationalError as error:
+        if error.sqlstate is None and (shortage := descriptors.shortage()):
+            raise psycopg.OperationalError(f"PostgreSQL cannot be connected to. {shortage}") from error
+        raise
     try:
         await connection.begin(where, session or {}, role)
     except BaseException:

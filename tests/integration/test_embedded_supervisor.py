@@ -13,7 +13,7 @@ from tests.support.polling import look_again, pause
 
 from frameledger_services.embedded import program as programs
 from frameledger_services.embedded import supervisor as supervision
-from frameledger_services.embedded.program import EmbeddedError, Program
+from frameledger_services.embedded.program import EmbeddedError, Program, cause
 from frameledger_services.embedded.record import Process, State
 from frameledger_services.embedded.supervisor import Supervisor
 
@@ -104,6 +104,39 @@ def test_the_line_that_says_why_is_shown_though_others_follow_it_and_none_of_an_
     assert "ended with signal 9; restarting in 0.0 s" in words
     assert any(word.endswith("(FATAL: could not write: No space left on device)") for word in words)
     assert not any("earlier life" in word for word in words)
+
+
+BROKER_ON_A_FULL_DISK = """\
+2026-11-30T01:10:01.417 ERROR ProcessTerminatingFaultHandler Encountered fatal fault: caught exception
+java.lang.InternalError: a fault occurred in an unsafe memory access operation
+\tat java.base/jdk.internal.misc.Unsafe.getLongUnaligned(Unknown Source)
+\tat org.apache.kafka.raft.internals.KafkaRaftLog.createLog(KafkaRaftLog.java:712)
+\t... 12 more
+\tat kafka.Kafka.main(Kafka.scala)
+"""
+
+
+@pytest.mark.regression("fault 315")
+@pytest.mark.parametrize(
+    ("logged", "shown"),
+    [
+        (
+            BROKER_ON_A_FULL_DISK,
+            "The disk is probably full: java.lang.InternalError: a fault occurred in an unsafe memory access operation",
+        ),
+        (
+            "java.lang.IllegalStateException: no quorum\n\tat kafka.Kafka.main(Kafka.scala)\n\t... 2 more\n",
+            "java.lang.IllegalStateException: no quorum",
+        ),
+        ("\tat kafka.Kafka.main(Kafka.scala)\n", ""),
+    ],
+)
+def test_a_broker_that_ends_with_an_exception_is_shown_with_it_and_not_with_where_it_was_raised(
+    logged, shown, tmp_path
+):
+    log = tmp_path / "kafka.log"
+    log.write_text(logged, "utf-8")
+    assert cause(log) == shown
 
 
 @pytest.mark.regression("journey 14")

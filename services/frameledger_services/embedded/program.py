@@ -23,9 +23,16 @@ LOOKED_AT = 16_384
 SHOWN_LINES = 8
 """Lines at the end of a log that the error for a failed program quotes."""
 
-FATAL = re.compile(r"\bPANIC\b|\bFATAL\b(?!:\s+the database system is )|No space left on device")
+NO_ROOM = "a fault occurred in an unsafe memory access operation"
+"""Java's words for a page of a mapped file that the disk has no room for. A broker whose disk is full ends with them
+when it starts again, because it maps its indexes."""
+
+FATAL = re.compile(rf"\bPANIC\b|\bFATAL\b(?!:\s+the database system is )|No space left on device|{NO_ROOM}")
 """Fatal errors in the logs of PostgreSQL and Kafka; other lines may follow them. Excluded are the FATAL lines for
 clients that connect while the database starts or stops."""
+
+_STACK = re.compile(r"at |\.\.\. \d+ more$")
+"""Lines of a Java exception that say where it was raised."""
 
 # Messages of servers about problems of the machine, with their remedies.
 REMEDIES = {
@@ -158,16 +165,20 @@ def failed(name: str, what: str, log: Path, since: int = 0) -> EmbeddedError:
 
 
 def cause(log: Path, since: int = 0) -> str:
-    """Returns why a program ended: the last fatal line of its log, else the last line. Only the log from the byte
-    `since` on is searched, because the rest belongs to earlier processes."""
+    """Returns why a program ended: the last fatal line of its log, else the last line that says more than where an
+    exception was raised. Only the log from the byte `since` on is searched, because the rest belongs to earlier
+    processes."""
     try:
         with log.open("rb") as file:
             file.seek(max(since, log.stat().st_size - LOOKED_AT))
             lines = file.read().decode(errors="replace").splitlines()
     except OSError:
         return ""
-    output = [line.strip()[:LONGEST_LINE] for line in lines if line.strip()]
-    return next((line for line in reversed(output) if FATAL.search(line)), output[-1] if output else "")
+    output = [
+        line.strip()[:LONGEST_LINE] for line in lines if line.strip() and not _STACK.match(line.strip())
+    ]
+    line = next((line for line in reversed(output) if FATAL.search(line)), output[-1] if output else "")
+    return f"The disk is probably full: {line}" if NO_ROOM in line else line
 
 
 def last_lines(log: Path, since: int = 0) -> str:

@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrP
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 
 from frameledger.errors import TransientError
-from frameledger_services import access
+from frameledger_services import access, descriptors
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.failover import is_connected, with_failover
 from frameledger_services.event_log.log_rate_limit import rate_limited, rate_limited_connections
@@ -187,6 +187,8 @@ async def connect(settings: Settings) -> AsyncIterator[Broker]:
 
 def no_answer(settings: Settings) -> str:
     """Returns the message for the case that no broker answers. aiokafka logs the reason of each."""
+    if shortage := descriptors.shortage():
+        return f"Kafka at {settings.kafka_bootstrap_servers} cannot be connected to. {shortage}"
     return (
         f"No Kafka answers at {settings.kafka_bootstrap_servers}. Is it running (`frameledger status`), and are "
         "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS and FRAMELEDGER_KAFKA_SECURITY_PROTOCOL "
