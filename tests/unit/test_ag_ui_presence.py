@@ -101,6 +101,27 @@ def test_a_client_that_comes_back_while_it_is_read_whether_its_run_goes_on_is_no
         assert published == (before if follows else 1), after
 
 
+@pytest.mark.regression("gateway 126")
+def test_a_client_that_comes_back_while_another_one_asks_is_not_interrupted():
+    async def run(after):
+        client = Client()
+        presence = Presence(
+            Dependencies(Settings(), client, SlowDatabase(), None, asyncio.Event()), SlowMarks()
+        )
+        presence.followed("shop", "r1")
+        presence.ended("shop", "r1", "gateway", has_left=True)
+        asking = asyncio.create_task(presence.asks("shop", "r2"))
+        await turns(after)
+        before = len(client.published)
+        with presence.held("shop", "r1"):
+            await asking
+            return before, len(client.published)
+
+    found = [asyncio.run(run(after)) for after in range(12)]
+    assert (found[0], found[-1]) == ((0, 0), (1, 1))
+    assert all(before == published for before, published in found), found
+
+
 def asked_next(run_id):
     """What was published when the client that had left `r1` asked for this run."""
 

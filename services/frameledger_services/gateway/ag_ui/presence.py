@@ -75,7 +75,9 @@ class Presence:
         absent = self._absent.get(thread_id)
         if absent is None or absent.run_id == run_id:
             return
-        await self._interrupt(thread_id, absent.run_id, absent.source)
+        await self._interrupt(
+            thread_id, absent.run_id, absent.source, lambda: self._absent.get(thread_id) is absent
+        )
         # The wait may have ended in the meantime, and a client may have left another run.
         if self._absent.get(thread_id) is absent:
             self._wait_no_more(thread_id)
