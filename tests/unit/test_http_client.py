@@ -261,7 +261,9 @@ def test_a_refused_append_has_its_frames_if_the_refusal_cannot_be_read(use, list
         answer(200, CONTEXT)[:-7],
     ],
 )
-def test_what_a_second_try_mends_is_asked_again(use, away):
+def test_what_a_second_try_mends_is_asked_again(use, away, monkeypatch):
+    monkeypatch.setattr(http_client, "READ_SECONDS", IN_PROCESS)
+
     async def work(client, _):
         return await client.context("a")
 
@@ -744,6 +746,21 @@ def test_whoever_publishes_while_the_client_is_closed_is_told_with_the_frames(us
             await client.publish("a", LLMRunFrame())
 
     use([said], work)
+
+
+@pytest.mark.regression("fault 331")
+def test_whoever_reads_for_longer_than_it_is_tried_is_told_that_the_client_was_closed(use, monkeypatch):
+    monkeypatch.setattr(http_client, "READ_SECONDS", 0.0)
+
+    async def work(client, gateway):
+        reading = asyncio.create_task(client.context("a"))
+        while not gateway.asked:
+            await look_again()
+        await client.close()
+        with pytest.raises(GatewayUnavailableError, match="The client was closed before"):
+            await reading
+
+    use([None], work)
 
 
 def lines_of(*pieces):

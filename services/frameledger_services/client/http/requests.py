@@ -164,7 +164,7 @@ class Requests:
         seconds, `GatewayUnavailableError` if the connections were closed, and ValueError for an impossible request."""
         if self._is_closed:
             # aiohttp's own error is a RuntimeError, which does not carry the frames of a request.
-            raise GatewayUnavailableError(f"The client was closed before {self.url} had answered.")
+            raise self._closed()
         if self._session is None:
             self._session = _session(self._address, self._headers)
         async with self._session.request(
@@ -182,7 +182,15 @@ class Requests:
             finally:
                 self._responses.discard(response)
 
+    def _closed(self) -> GatewayUnavailableError:
+        return GatewayUnavailableError(f"The client was closed before {self.url} had answered.")
+
     def _unanswered(self, error: Exception) -> GatewayUnavailableError:
+        if self._is_closed:
+            # What broke off is our own connection.
+            unavailable = self._closed()
+            unavailable.__cause__ = error
+            return unavailable
         # Before ValueError, which is its base class.
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             refused = error.certificate_error
