@@ -87,7 +87,7 @@ class InMemory:
         return True
 
 
-def dependencies(background, statuses, handlers=None):
+def dependencies(background, statuses, handlers=None, stop_secs=IN_PROCESS):
     """What calls need besides their publisher, without hooks."""
 
     def params(call, plan, reporter):
@@ -100,7 +100,7 @@ def dependencies(background, statuses, handlers=None):
         handlers=handlers or HandlerExecutor(),
         cancelled=NoHook(),
         background=background,
-        stop_secs=1.0,
+        stop_secs=stop_secs,
         notify=notify,
         params=params,
     )
@@ -115,7 +115,8 @@ async def run_call(
     is_async=True,
     meanwhile=None,
     leased=None,
-    timeout_secs=5.0,
+    timeout_secs=10 * IN_PROCESS,
+    stop_secs=IN_PROCESS,
     ending=None,
     call=CALL,
     **more,
@@ -123,7 +124,7 @@ async def run_call(
     """Runs a call to its end. Returns the frames that it published."""
     options, leased = options or Options(), leased or InMemory()
     async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
-        deps = dependencies(BackgroundTasks(tasks), statuses or OneCall(), handlers)
+        deps = dependencies(BackgroundTasks(tasks), statuses or OneCall(), handlers, stop_secs)
         plan = CallPlan(options, timeout_secs, function=function, is_async=is_async)
         lifecycle = CallLifecycle(call, plan, deps, leased, **more)
         if meanwhile is not None:

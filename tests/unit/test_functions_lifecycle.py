@@ -7,7 +7,7 @@ from dataclasses import replace
 from time import monotonic
 
 import pytest
-from tests.bounds import IN_PROCESS, scaled
+from tests.bounds import IN_PROCESS
 from tests.support.calls_in_memory import (
     CALL,
     DISPATCH,
@@ -270,9 +270,20 @@ def test_an_interruption_that_a_failover_lost_stops_its_call_once_it_is_folded_a
     assert frames[-1].run_llm is False
 
 
+UNTIL_ITS_DEADLINE = IN_PROCESS / 2
+
+
+def its_deadline_comes():
+    """Moves the clock of the loop."""
+    loop = asyncio.get_running_loop()
+    clock = loop.time
+    vars(loop)["time"] = lambda: clock() + UNTIL_ITS_DEADLINE
+
+
 @pytest.mark.parametrize("says_by", ["reporting", "returning"])
 def test_the_last_words_of_a_handler_at_its_deadline_are_its_result(says_by):
     async def handler(params):
+        its_deadline_comes()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -282,16 +293,17 @@ def test_the_last_words_of_a_handler_at_its_deadline_are_its_result(says_by):
             await params.result_callback("done at last")
             raise
 
-    frames = asyncio.run(run_call(handler, timeout_secs=scaled(0.5)))
+    frames = asyncio.run(run_call(handler, timeout_secs=UNTIL_ITS_DEADLINE))
     assert (outcomes(frames)[-1], frames[-1].result) == ("FunctionCallResultFrame", "done at last")
 
 
 @pytest.mark.parametrize("safe", [True, False])
 def test_a_handler_that_stops_at_its_deadline_without_a_word_is_cancelled_and_asks(safe):
     async def handler(params):
+        its_deadline_comes()
         await asyncio.Event().wait()
 
-    frames = asyncio.run(run_call(handler, Options(safe_to_retry=safe), timeout_secs=scaled(0.5)))
+    frames = asyncio.run(run_call(handler, Options(safe_to_retry=safe), timeout_secs=UNTIL_ITS_DEADLINE))
     assert (outcomes(frames)[-1], frames[-1].run_llm) == ("FunctionCallCancelFrame", True)
 
 
@@ -311,6 +323,7 @@ def test_a_call_whose_start_is_not_folded_before_its_service_stops_is_left_only_
             meanwhile=lambda lifecycle: lifecycle.request_stop("draining"),
             call=replace(CALL, attempt=attempt),
             ending=ending,
+            stop_secs=0.1,
         )
     )
     assert ending == [ends]
@@ -526,7 +539,7 @@ class FoldedWhileRead(OneCall):
     async def read(self, call):
         answer = CallSnapshot(monotonic(), status="dispatched")
         if self._folded.done():
-            return self._first
+            return self._status(monotonic())
         self._folded.set_result(self._first)
         await turns()
         return answer

@@ -25,6 +25,9 @@ from frameledger_services.work import Lease, LeaseLostError
 class Started(OneCall):
     """Each start is folded at once, and no call is over."""
 
+    async def read(self, call):
+        return CallSnapshot(monotonic(), 1, "applied", status="running", worker="w", attempt=0)
+
     async def read_all(self, calls):
         return [await self.read(call) for call in calls]
 
@@ -32,9 +35,7 @@ class Started(OneCall):
     async def folding(self, context_id, frame_id, call=None, condition=None):
         folded = asyncio.get_running_loop().create_future()
         if condition is None:
-            folded.set_result(
-                CallSnapshot(monotonic(), 1, "applied", status="running", worker="w", attempt=0)
-            )
+            folded.set_result(await self.read(call))
         yield folded
 
 
@@ -378,13 +379,6 @@ def test_wherever_a_service_is_cancelled_whoever_waits_for_its_calls_is_told():
         assert isinstance(error, LeaseLostError), (after, error)
 
 
-class StartedHere(Started):
-    """As the tables show a call that this worker started without a claim."""
-
-    async def read(self, call):
-        return CallSnapshot(monotonic(), 1, "applied", status="running", worker="w", attempt=0)
-
-
 @pytest.mark.parametrize("run_in_parallel", [True, False])
 def test_wherever_a_program_is_cancelled_each_announced_call_is_settled_once(run_in_parallel):
     async def waits(params):
@@ -397,7 +391,7 @@ def test_wherever_a_program_is_cancelled_each_announced_call_is_settled_once(run
         session = OneSession()
         async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
             background = BackgroundTasks(tasks)
-            calls = LocalCalls(dependencies(background, StartedHere()), plan, failpoints.none)
+            calls = LocalCalls(dependencies(background, Started()), plan, failpoints.none)
             running = asyncio.create_task(both(calls, session, run_in_parallel=run_in_parallel))
             await turns(after)
             running.cancel()
