@@ -326,7 +326,7 @@ def test_a_conversation_that_cannot_be_folded_is_counted_as_parked(stack, monkey
         return evolve(state, frame, *others)
 
     monkeypatch.setattr(batch_fold, "evolve", failing)
-    assert stack.timekeeper.value("frameledger_contexts_parked") == 0
+    stack.until(lambda: stack.timekeeper.value("frameledger_contexts_parked") == 0)
     stack.road.publish([Raw(b"poisoned", encode_frame(speak()))])
     stack.until(lambda: stack.timekeeper.value("frameledger_contexts_parked") == 1)
     stack.until(lambda: stack.projector.value("frameledger_projector_frames_total", outcome="parked") == 1)

@@ -171,7 +171,9 @@ def test_it_ends_wherever_it_is_cancelled_and_nothing_is_left_of_it(trouble, ste
 
 
 @pytest.mark.regression("fault 330")
-def test_it_ends_when_a_broker_has_just_become_slow_and_asks_nobody_else_any_more():
+def test_it_ends_when_a_broker_has_just_become_slow_and_asks_nobody_else_any_more(monkeypatch):
+    monkeypatch.setattr(failover, "SLOW_SECONDS", IN_PROCESS / 2)
+
     async def run():
         failed = []
         loop = asyncio.get_running_loop()
