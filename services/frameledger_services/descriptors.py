@@ -1,11 +1,16 @@
-"""The file descriptors of this process. If none is left, a connection cannot be made, and fails like one to a server
-that is down: libpq gives no reason, and aiokafka only logs it."""
+"""The file descriptors of this process: whether it has any left, and how many it may have. If none is left, a
+connection cannot be made, and fails like one to a server that is down: libpq gives no reason, and aiokafka only logs
+it."""
 
 from __future__ import annotations
 
 import errno
 import os
 import resource
+from contextlib import suppress
+
+ENOUGH = 16_384
+"""For the followers of a gateway, its other connections and its files, several times over."""
 
 
 def shortage() -> str:
@@ -19,3 +24,14 @@ def shortage() -> str:
         if error.errno == errno.ENFILE:
             return "This machine has no file descriptors left (on Linux, `sysctl fs.file-max`)."
     return ""
+
+
+def allow_enough() -> None:
+    """Raise the limit of this process to `ENOUGH`, or as far as its user may. Most systems begin with 1,024 or 256."""
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY or limit >= ENOUGH:
+        return
+    # macOS allows less than it says.
+    with suppress(OSError, ValueError):
+        wanted = ENOUGH if most == resource.RLIM_INFINITY else min(ENOUGH, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))

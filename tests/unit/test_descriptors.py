@@ -1,4 +1,4 @@
-"""A process without free file descriptors says so, instead of calling servers unreachable."""
+"""A process without free file descriptors says so, instead of calling servers unreachable, and a gateway has enough."""
 
 import asyncio
 import os
@@ -11,6 +11,8 @@ from pydantic import SecretStr
 
 from frameledger_services import database, descriptors
 from frameledger_services.event_log import broker
+from frameledger_services.gateway import service
+from frameledger_services.gateway.live.hub import MOST_FOLLOWERS
 from frameledger_services.settings import Settings
 
 NOBODY = "127.0.0.1:1"
@@ -70,3 +72,22 @@ def test_a_process_that_has_descriptors_speaks_of_the_server(connect, error):
         asyncio.run(connect())
     assert "descriptors" not in str(raised.value)
     assert descriptors.shortage() == ""
+
+
+@pytest.mark.regression("fault 317")
+def test_a_gateway_may_have_as_many_connections_as_it_takes_followers():
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most <= MOST_FOLLOWERS:
+        pytest.skip(f"this process may have {most} file descriptors at most")
+
+    async def serve_and_stop():
+        stopping = asyncio.Event()
+        stopping.set()
+        await service.serve(SETTINGS.model_copy(update={"gateway_port": 0}), stopping)
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(before, 512), most))
+    try:
+        asyncio.run(serve_and_stop())
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > MOST_FOLLOWERS
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))

@@ -11,7 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from frameledger.errors import ConfigurationError
-from frameledger_services import access, logs
+from frameledger_services import access, descriptors, logs
 from frameledger_services.client import Client
 from frameledger_services.gateway.access import security
 from frameledger_services.gateway.access.sessions import Sessions
@@ -52,6 +52,8 @@ async def serve(settings: Settings, stopping: asyncio.Event, metrics: Metrics = 
     """
     access.database_address(settings)
     access.kafka_options(settings)
+    # A connection that has none is closed before anybody could say why.
+    descriptors.allow_enough()
     async with AsyncExitStack() as stack:
         sessions = Sessions(settings, security.live_tokens(settings))
         listening = stack.enter_context(_listen(settings))
