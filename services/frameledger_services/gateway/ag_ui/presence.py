@@ -75,9 +75,7 @@ class Presence:
         absent = self._absent.get(thread_id)
         if absent is None or absent.run_id == run_id:
             return
-        await self._interrupt(
-            thread_id, absent.run_id, absent.source, lambda: self._absent.get(thread_id) is absent
-        )
+        await self._interrupt_absent(thread_id, absent)
         # The wait may have ended in the meantime, and a client may have left another run.
         if self._absent.get(thread_id) is absent:
             self._wait_no_more(thread_id)
@@ -122,10 +120,7 @@ class Presence:
         self._marks.remove("ag_ui", "left", thread_id, absent.run_id)
         try:
             if not await self._kinds(thread_id, absent.run_id):
-                # It may come back while all this is read.
-                await self._interrupt(
-                    thread_id, absent.run_id, absent.source, lambda: self._absent.get(thread_id) is absent
-                )
+                await self._interrupt_absent(thread_id, absent)
         except FrameledgerError as error:
             _log.warning("gateway.not_interrupted", context_id=thread_id, reason=str(error))
         finally:
@@ -145,6 +140,12 @@ class Presence:
         """Returns the marks of a run, set by any gateway. Raises `DatabaseError`."""
         marks: dict[Mark, Kind] = {("ag_ui", kind, thread_id, run_id): kind for kind in KINDS}
         return {marks[one] for one in await self._marks.found(marks)}
+
+    async def _interrupt_absent(self, thread_id: str, absent: _Absent) -> None:
+        """Interrupt the run that a client has left, unless it comes back while it is read whether that goes on."""
+        await self._interrupt(
+            thread_id, absent.run_id, absent.source, lambda: self._absent.get(thread_id) is absent
+        )
 
     async def _interrupt(
         self, thread_id: str, run_id: str, source: str, is_left: Callable[[], bool] = lambda: True
