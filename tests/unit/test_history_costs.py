@@ -69,6 +69,11 @@ def results_of_the_clients_own_functions(count):
     return lambda: client_answers.answered_calls(messages, messages, {})
 
 
+def one_question_again_and_again(count):
+    held, sent = [Held(GO)] * count, [*[GO] * count, said("a")]
+    return lambda: history.repeated_end(held, sent, made=set())
+
+
 def ag_ui_messages(count, *, ids, content="x"):
     roles = ("user", "assistant")
     rows = [ShownMessage(1, n, None, f"m{n}", {"role": roles[n % 2], "content": "x"}) for n in range(count)]
@@ -92,6 +97,7 @@ def cancelled_calls(count):
         (many_calls, 200),
         (words_sent_in_pieces, 3_000),
         (results_of_the_clients_own_functions, 1_000),
+        (one_question_again_and_again, 200),
         (lambda count: ag_ui_messages(count, ids="m"), 1_500),
         (lambda count: ag_ui_messages(count, ids="n"), 500),
         (lambda count: ag_ui_messages(count, ids="m", content="y"), 500),

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
 from frameledger_services.gateway.openai import assistant_words, seen_messages
@@ -38,6 +39,9 @@ from frameledger_services.gateway.openai.assistant_words import SaidWords
 from frameledger_services.gateway.openai.seen_messages import JsonObject, Turn, is_seen, key, text_of
 
 INSTRUCTIONS = ("system", "developer")
+
+ENDS_TRIED = 16
+"""How many questions are tried as the beginning of what a request repeats: users ask the same again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +90,20 @@ def repeated_end(
 
     An agent that starts each of its runs anew, or whose memory drops old messages, sends a history that begins with a
     later question than the conversation does. All that followed that question has to be in it, the words of an
-    assistant or the calls `made` among it. Of several such ends the longest is returned."""
+    assistant or the calls `made` among it. Of several such ends the longest is returned, and no more than `ENDS_TRIED`
+    are tried."""
     first = next((one for one in sent if one.get("role") not in INSTRUCTIONS), {})
     if first.get("role") != "user":
         return None
     asked = [key(one) for one in sent if one.get("role") == "user"]
-    places = [place for place, one in enumerate(held) if one.message.get("role") == "user"]
+    # What follows the question includes no more questions than were sent.
+    places = [place for place, one in enumerate(held) if one.message.get("role") == "user"][-len(asked) :]
     keys = [key(held[place].message) for place in places]
     turns = seen_messages.turns(sent)
-    for number, place in enumerate(places):
-        if keys[number] == asked[0] and keys[number:] == asked[: len(keys) - number]:
-            end = _with_instruction(held, place)
+    begins = (number for number, one in enumerate(keys) if one == asked[0])
+    for number in islice(begins, ENDS_TRIED):
+        if keys[number:] == asked[: len(keys) - number]:
+            end = _with_instruction(held, places[number])
             if _repeats(end, turns, made):
                 return end
     return None
