@@ -142,5 +142,6 @@ async def partitioners(settings: Settings, frames: TopicDescription) -> Finding:
         "warn",
         f"{foreign:,} of the newest {keyed:,} records were published with another partitioner and forwarded to the "
         "partition of their key: they are stored, but each takes one more hop.",
-        "Set partitioner=murmur2_random in clients of librdkafka (kcat, confluent-kafka ...).",
+        "Have producers choose partitions by murmur2, as Java's do: partitioner=murmur2_random in clients of "
+        "librdkafka (kcat, confluent-kafka ...), Murmur2Balancer in kafka-go.",
     )
