@@ -282,6 +282,18 @@ def test_an_answer_that_comes_is_read_however_long_it_takes(use, monkeypatch):
     assert (found.version, len(scripted.asked)) == (3, 1)
 
 
+@pytest.mark.regression("gateway 128")
+def test_a_gateway_that_says_nothing_may_be_waiting_itself(use, monkeypatch):
+    monkeypatch.setattr(http_client, "READ_SECONDS", 0.0)
+    monkeypatch.setattr(requests, "ANSWER_SECONDS", 0.02)
+
+    async def work(client, _):
+        with pytest.raises(GatewayUnavailableError, match="It may be waiting for Kafka"):
+            await client.context("a")
+
+    use([None], work)
+
+
 def test_who_is_told_to_wait_waits(use):
     async def work(client, _):
         return await client.context("a")

@@ -186,11 +186,13 @@ class Requests:
         return GatewayUnavailableError(f"The client was closed before {self.url} had answered.")
 
     def _unanswered(self, error: Exception) -> GatewayUnavailableError:
-        if self._is_closed:
-            # What broke off is our own connection.
-            unavailable = self._closed()
-            unavailable.__cause__ = error
-            return unavailable
+        # If the client was closed, what broke off is our own connection.
+        unavailable = self._closed() if self._is_closed else GatewayUnavailableError(self._reason(error))
+        unavailable.__cause__ = error
+        return unavailable
+
+    def _reason(self, error: Exception) -> str:
+        """Returns why there is no answer, and the remedy. Raises the error to report if no gateway can be asked so."""
         # Before ValueError, which is its base class.
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             refused = error.certificate_error
@@ -201,18 +203,21 @@ class Requests:
             ) from error
         if isinstance(error, ValueError):
             raise ValueError(f"This cannot be asked of {self.url}: {error}") from error
+        if isinstance(error, aiohttp.SocketTimeoutError):
+            return (
+                f"The gateway {self.url} accepts connections and has not answered in time. It may be waiting for Kafka "
+                "or PostgreSQL: see its log, or run `frameledger doctor` where it runs."
+            )
         # aiohttp names the certificates that it checks, also without TLS.
         reason = str(error).replace(" ssl:default", "") or (
             "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
         )
         by_proxy = isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError)
         through = " through the proxy of the environment (HTTP_PROXY, NO_PROXY)" if by_proxy else ""
-        unavailable = GatewayUnavailableError(
+        return (
             f"The gateway {self.url} does not answer{through}: {reason.rstrip('.')}. Check that it runs, and that this "
             "is its address."
         )
-        unavailable.__cause__ = error
-        return unavailable
 
 
 def _session(url: str, headers: Mapping[str, str]) -> aiohttp.ClientSession:
