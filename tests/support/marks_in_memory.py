@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+from tests.support.turns import turns
+
 from frameledger_services.gateway.shared_marks import Mark
 
 
@@ -25,3 +27,11 @@ class Marks:
 
     async def found(self, marks: Collection[Mark]) -> set[Mark]:
         return {one for one in marks if self.marks[one] > 0}
+
+
+class SlowMarks(Marks):
+    """Those whose database takes a while to answer."""
+
+    async def found(self, marks: Collection[Mark]) -> set[Mark]:
+        await turns(1)
+        return await super().found(marks)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 from starlette.requests import Request
-from tests.support.marks_in_memory import Marks
+from tests.support.marks_in_memory import Marks, SlowMarks
 from tests.support.turns import turns
 
 from frameledger_services.client import FramesUnacknowledgedError
@@ -65,12 +65,6 @@ class SlowDatabase(Database):
     async def read(self, function, thread_id):
         await turns(1)
         return await super().read(function, thread_id)
-
-
-class SlowMarks(Marks):
-    async def found(self, marks):
-        await turns(1)
-        return await super().found(marks)
 
 
 @pytest.mark.regression("gateway 126")

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 from tests.bounds import IN_PROCESS
-from tests.support.marks_in_memory import Marks
+from tests.support.marks_in_memory import SlowMarks
 from tests.support.turns import turns
 
 from frameledger.frames import (
@@ -254,11 +254,6 @@ def test_a_request_that_comes_again_while_it_is_read_whether_its_answer_goes_on_
         async def read(self, function, *_):
             await turns(1)
             return {conversation_state.goes_on: (True, 5), client_requests.has_another_asked: False}[function]
-
-    class SlowMarks(Marks):
-        async def found(self, marks):
-            await turns(1)
-            return await super().found(marks)
 
     async def leave(after):
         published = []
