@@ -66,21 +66,20 @@ class Plan:
 
 def plan(held: Sequence[Held], sent: Sequence[JsonObject]) -> Plan:
     """Returns the plan by which the conversation becomes the sent one, by the rule of this module."""
-    return _comparison(held, seen_messages.turns(sent)).result()
+    return _compared(held, seen_messages.turns(sent)).result()
 
 
 def is_sent_again(held: Sequence[Held], sent: Sequence[JsonObject], *, has_call: bool) -> bool:
     """Returns whether the sent messages begin as the conversation does: with its first question, and the words that
     answered it. `has_call` says that the client also sends a call of the conversation, which may be all of the answer.
     If the answer never came, or was cut off and the client left it out, what follows the question suffices."""
-    comparison = _comparison(held, seen_messages.turns(sent))
-    comparison.match()
+    comparison = _compared(held, seen_messages.turns(sent))
     matched = {turn.kind for turn in comparison.turns[: comparison.turn]}
     if "user" not in matched:
         return False
     if has_call or "assistant" in matched:
         return True
-    return comparison.turn < len(comparison.turns) and plan(held, sent).kind == "append"
+    return comparison.turn < len(comparison.turns) and comparison.result().kind == "append"
 
 
 def repeated_end(
@@ -123,10 +122,9 @@ def _with_instruction(held: Sequence[Held], place: int) -> Sequence[Held]:
 def _repeats(end: Sequence[Held], turns: Sequence[Turn], made: Set[str]) -> bool:
     if not made <= {call.get("id") for one in end for call in one.message.get("tool_calls") or ()}:
         return False
-    comparison = _comparison(end, turns)
-    comparison.match()
+    comparison = _compared(end, turns)
     has_words = any(turn.kind == "assistant" for turn in turns[: comparison.turn])
-    return bool(made or has_words) and _comparison(end, turns).result().kind == "append"
+    return bool(made or has_words) and comparison.result().kind == "append"
 
 
 def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> bool:
@@ -137,8 +135,11 @@ def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> b
     )
 
 
-def _comparison(held: Sequence[Held], turns: Sequence[Turn]) -> _Comparison:
-    return _Comparison(held, SaidWords((one.message, one.is_cut) for one in held), turns)
+def _compared(held: Sequence[Held], turns: Sequence[Turn]) -> _Comparison:
+    """Returns the comparison, with the turns matched up to the first that is not held."""
+    comparison = _Comparison(held, SaidWords((one.message, one.is_cut) for one in held), turns)
+    comparison.match()
+    return comparison
 
 
 @dataclass(slots=True)
@@ -166,7 +167,7 @@ class _Comparison:
     """The instruction, if it has changed."""
 
     def result(self) -> Plan:
-        self.match()
+        """Returns the plan, once the turns are matched."""
         rest = [message for turn in self.turns[self.turn :] for message in turn.messages]
         behind = self.said_words.behind_unsent(self.at) if rest else self.at
         if behind > self.at and not self._is_recognised_with(rest):
@@ -188,8 +189,7 @@ class _Comparison:
 
     def _is_recognised_with(self, rest: Sequence[JsonObject]) -> bool:
         """Returns whether the same history would match completely if it was sent again after the rest was appended."""
-        later = _comparison([*self.held, *map(Held, rest)], self.turns)
-        later.match()
+        later = _compared([*self.held, *map(Held, rest)], self.turns)
         return later.turn == len(later.turns) and not later._has_seen_behind(later.at)
 
     def _instruction(self) -> None:
