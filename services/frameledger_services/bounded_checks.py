@@ -19,14 +19,14 @@ from jsonschema.exceptions import SchemaError as BadSchemaError
 from jsonschema.exceptions import ValidationError
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-MOST_PATTERNS = 100
+MAX_PATTERNS = 100
 """Compiled patterns that are kept. One takes up to some ten megabytes."""
 
-MOST_REFERENCES = 10_000
+MAX_REFERENCES = 10_000
 """References of a client's schema that one check follows. Without a limit their number doubles with each level of a
 schema that refers to the next level twice."""
 
-MOST_WORK = 500_000
+MAX_WORK = 500_000
 """Of checking the schemas of one client's functions, in units of some 10 to 20 us (`work_of`): five to ten
 seconds. It is room for 128 functions of 60 parameters. A frame has room for a schema that takes minutes."""
 
@@ -104,14 +104,14 @@ def check_schema(checker: type[Any], schema: Any, *, from_a_client: bool) -> Non
 
 
 def work_of(schema: Any) -> int:
-    """Returns an upper bound of the work of checking a schema; it stops counting beyond `MOST_WORK`."""
+    """Returns an upper bound of the work of checking a schema; it stops counting beyond `MAX_WORK`."""
     work = 0
     waiting: list[tuple[Any, str]] = [(schema, "")]
-    while waiting and work <= MOST_WORK:
+    while waiting and work <= MAX_WORK:
         value, keyword = waiting.pop()
         if isinstance(value, Mapping):
             work += len(value) + _OF_A_SCHEMA
-            if work > MOST_WORK:
+            if work > MAX_WORK:
                 break
             if keyword == "patternProperties":
                 work += _OF_A_CHARACTER * sum(len(name) for name in value)
@@ -124,7 +124,7 @@ def work_of(schema: Any) -> int:
             )
         elif isinstance(value, list | tuple):
             work += len(value)
-            if work <= MOST_WORK:
+            if work <= MAX_WORK:
                 waiting += ((one, "") for one in value)
         elif isinstance(value, bool):
             work += _OF_A_SCHEMA
@@ -145,8 +145,8 @@ def _unchecked(_: Any, __: object, ___: Any, ____: object) -> tuple[()]:
 
 
 def _reference(own: Any, validator: Any, reference: str, instance: Any, schema: object) -> Any:
-    if next(_followed.get()) > MOST_REFERENCES:
-        raise RecursionError(f"a check follows at most {MOST_REFERENCES} references")
+    if next(_followed.get()) > MAX_REFERENCES:
+        raise RecursionError(f"a check follows at most {MAX_REFERENCES} references")
     return own(validator, reference, instance, schema)
 
 
@@ -185,7 +185,7 @@ def _is_pattern(pattern: object) -> bool:
     return True
 
 
-@lru_cache(maxsize=MOST_PATTERNS)
+@lru_cache(maxsize=MAX_PATTERNS)
 def _compiled(pattern: str) -> SchemaValidator | None:
     try:
         return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))

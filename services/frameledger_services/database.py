@@ -40,8 +40,8 @@ KERNEL: dict[str, str | int] = {
 }
 """libpq parameters: a connection fails after 7 s without a response from the other machine."""
 
-MOST_CONNECT_SECONDS = 5
-LEAST_CONNECT_SECONDS = 2
+MAX_CONNECT_SECONDS = 5
+MIN_CONNECT_SECONDS = 2
 """libpq rounds smaller values up to this."""
 
 SILENT_SECONDS = 4.0
@@ -108,7 +108,7 @@ def address(settings: Settings, name: str, **parameters: str | int) -> str:
 
 def connect_seconds(lease: float, hosts: int) -> int:
     """Returns the connect timeout of one host: all hosts are tried within one lease, if possible."""
-    return max(LEAST_CONNECT_SECONDS, min(MOST_CONNECT_SECONDS, int(lease / (hosts + 0.5))))
+    return max(MIN_CONNECT_SECONDS, min(MAX_CONNECT_SECONDS, int(lease / (hosts + 0.5))))
 
 
 async def connect(

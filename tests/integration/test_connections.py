@@ -11,7 +11,7 @@ from tests.support.turns import turns
 from frameledger_services import database
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections, DatabaseUnavailableError
-from frameledger_services.store.shared_reads import MOST_AT_ONCE, MOST_STATEMENTS, SharedReads
+from frameledger_services.store.shared_reads import MAX_AT_ONCE, MAX_STATEMENTS, SharedReads
 
 
 async def held(connection, taken, let_go):
@@ -78,7 +78,7 @@ class Asked(SharedReads[str, str]):
     def __init__(self, address, *, begun_within=ON_SERVERS, **options):
         self.statements = []
         self.go = asyncio.Event()
-        connections = Connections(Settings(database_url=address), most=MOST_STATEMENTS)
+        connections = Connections(Settings(database_url=address), most=MAX_STATEMENTS)
         super().__init__(connections, self._answered, begun_within=begun_within, **options)
 
     async def _answered(self, connection, questions):
@@ -92,7 +92,7 @@ class Asked(SharedReads[str, str]):
     async def busy(self, tasks):
         """Start as many statements as may run at once."""
         found = []
-        for number in range(MOST_STATEMENTS):
+        for number in range(MAX_STATEMENTS):
             found.append(tasks.create_task(self.read(f"first {number}")))
             while len(self.statements) <= number:
                 await turns()
@@ -113,15 +113,15 @@ def asking(address, body, **options):
 def test_who_asks_while_all_statements_are_under_way_shares_the_next_one(shared_database):
     async def body(asked, tasks):
         before = await asked.busy(tasks)
-        questions = [f"question {number}" for number in range(MOST_AT_ONCE + 3)]
+        questions = [f"question {number}" for number in range(MAX_AT_ONCE + 3)]
         # Each is asked twice. "first 0" is under way, and is read again, because that read began before the question.
         reading = [tasks.create_task(asked.read(one)) for one in [*questions, "first 0", *questions]]
         await turns()
         assert asked.statements == []
         asked.go.set()
         assert [await one for one in reading] == [*questions, "first 0", *questions]
-        assert [await one for one in before] == [f"first {number}" for number in range(MOST_STATEMENTS)]
-        assert asked.statements == [questions[:MOST_AT_ONCE], [*questions[MOST_AT_ONCE:], "first 0"]]
+        assert [await one for one in before] == [f"first {number}" for number in range(MAX_STATEMENTS)]
+        assert asked.statements == [questions[:MAX_AT_ONCE], [*questions[MAX_AT_ONCE:], "first 0"]]
 
     asking(shared_database, body)
 
@@ -146,7 +146,7 @@ def test_a_question_whose_statement_does_not_begin_is_given_up(shared_database):
         with pytest.raises(DatabaseUnavailableError, match=r"did not begin to answer within 0\.05 s"):
             await asked.read("late")
         asked.go.set()
-        assert len([await one for one in before]) == MOST_STATEMENTS
+        assert len([await one for one in before]) == MAX_STATEMENTS
         assert asked.statements == []
 
     asking(shared_database, body, begun_within=0.05)

@@ -77,12 +77,12 @@ def test_the_supervisor_survives_and_writes_down_what_happened_when_there_is_roo
     asyncio.run(in_time())
 
 
-@pytest.mark.parametrize(("bound", "state"), [(None, "ok"), ("LITTLE", "warn"), ("LEAST", "fail")])
+@pytest.mark.parametrize(("bound", "state"), [(None, "ok"), ("LOW_SPACE", "warn"), ("MIN_SPACE", "fail")])
 def test_doctor_looks_at_the_disk(tmp_path, monkeypatch, bound, state):
     if bound is not None:
-        monkeypatch.setattr(servers, "LITTLE", 2**80)
-    if bound == "LEAST":
-        monkeypatch.setattr(servers, "LEAST", 2**80)
+        monkeypatch.setattr(servers, "LOW_SPACE", 2**80)
+    if bound == "MIN_SPACE":
+        monkeypatch.setattr(servers, "MIN_SPACE", 2**80)
     [finding] = servers.disk(Settings(data_dir=tmp_path))
     assert (finding.check, finding.state, bool(finding.remedy)) == ("disk", state, state != "ok")
     assert str(tmp_path) in finding.found

@@ -22,7 +22,7 @@ from frameledger_services.store import other_releases
 
 FACTS = ("facts_messages", "facts_turns", "facts_runs", "facts_calls", "facts_conversations")
 RUNS = 4_000
-MOST_ROWS = 8 * many_runs.FRAMES * RUNS / many_runs.DAYS
+MAX_ROWS = 8 * many_runs.FRAMES * RUNS / many_runs.DAYS
 """The BRIN indexes by time find ranges of 128 blocks, which here have several days, in two tables."""
 
 DAY = datetime(2026, 3, 4, tzinfo=UTC), datetime(2026, 3, 5, tzinfo=UTC)
@@ -245,7 +245,7 @@ def test_facts_of_a_day_read_that_day(many, view):
     scanned, fetched = reads(many, query, {"since": DAY[0], "until": DAY[1]})
     # There are few prices, and frames are read in whole block ranges of the BRIN index by time.
     assert scanned <= {"prices", "eras"}
-    assert fetched < MOST_ROWS
+    assert fetched < MAX_ROWS
 
 
 @pytest.mark.regression("fault 249")
@@ -254,14 +254,14 @@ def test_turns_of_two_days_do_not_read_the_messages_of_all_days(many):
     query = "SELECT * FROM facts_turns WHERE said_at >= %(since)s AND said_at < %(until)s"
     scanned, fetched = reads(many, query, {"since": DAY[0], "until": DAY[1] + timedelta(days=1)})
     assert scanned <= {"eras"}, "it is empty"
-    assert fetched < 2 * MOST_ROWS
+    assert fetched < 2 * MAX_ROWS
 
 
 @pytest.mark.parametrize("query", OF_A_DAY, ids=[query.split("\n")[1].strip()[:40] for query in OF_A_DAY])
 def test_a_question_of_the_first_day_reads_that_day(many, query):
     scanned, fetched = reads(many, f"SELECT count(asked) FROM ({query.rstrip().rstrip(';')}) AS asked")
     assert scanned <= {"prices", "eras", "context_settings"}
-    assert fetched < MOST_ROWS
+    assert fetched < MAX_ROWS
 
 
 @pytest.mark.parametrize(

@@ -297,7 +297,7 @@ def test_a_stream_has_heartbeats_and_an_end_after_which_its_client_goes_on(run, 
 
 
 def test_a_process_has_so_many_streams_and_no_more(run, monkeypatch):
-    monkeypatch.setattr(hub, "MOST_FOLLOWERS", 1)
+    monkeypatch.setattr(hub, "MAX_FOLLOWERS", 1)
 
     async def body(talks, port):
         await talks.say("a", "one")
@@ -322,8 +322,8 @@ def test_a_long_conversation_is_read_in_pieces_of_some_frames_and_some_bytes(run
         return readings
 
     monkeypatch.setattr(following, "read", counted)
-    monkeypatch.setattr(hub, "MOST_FRAMES", 10)
-    monkeypatch.setattr(hub, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(hub, "MAX_FRAMES", 10)
+    monkeypatch.setattr(hub, "MAX_BYTES", 100_000)
 
     async def body(talks, port):
         # Texts that compress well count with their full size.

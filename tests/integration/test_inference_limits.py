@@ -22,7 +22,7 @@ from frameledger_services.store.contexts import StoredContext
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OFF = {name: 0 for name in Settings.model_fields if name.startswith("limit_")}
 
-MOST = 2**63 - 1
+MAX = 2**63 - 1
 """The largest number of tokens, and the largest limit, that a frame can name."""
 
 
@@ -190,13 +190,13 @@ def test_what_all_have_used_is_remembered_for_a_moment(database, monkeypatch):
 
 @pytest.mark.regression("worker 55")
 def test_the_largest_counts_and_limits_that_frames_can_name_can_be_added_up(database):
-    stored(database, *(run("a", version, NOON, tokens=(MOST, MOST)) for version in (1, 2)))
+    stored(database, *(run("a", version, NOON, tokens=(MAX, MAX)) for version in (1, 2)))
     stored(database, run("a", 3, NOON, status="open"))
-    assert said(database, "a", 3, own={"runs_per_minute": MOST}) is None
+    assert said(database, "a", 3, own={"runs_per_minute": MAX}) is None
     assert said(database, "a", 3, tokens_per_day=1)[0] == "too_many_tokens"
     assert said(database, "a", 3, conversation_tokens_per_day=1) == (
         "too_many_tokens",
-        f"The conversation has used {4 * MOST} tokens today. FRAMELEDGER_LIMIT_CONVERSATION_TOKENS_PER_DAY is 1.",
+        f"The conversation has used {4 * MAX} tokens today. FRAMELEDGER_LIMIT_CONVERSATION_TOKENS_PER_DAY is 1.",
     )
 
 

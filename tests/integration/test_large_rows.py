@@ -11,7 +11,7 @@ from frameledger.record import MAX_VALUE_BYTES
 from frameledger_services.store import lost_frames, stored_rows, tables, transfer
 from frameledger_services.store.lost_frames import LostRange
 
-MOST_BYTES = 256 << 20
+MAX_BYTES = 256 << 20
 
 
 async def of_an_export(connection):
@@ -55,4 +55,4 @@ def test_large_rows_are_fetched_few_at_a_time(database, read):
             return await read(connection)
 
     assert asyncio.run(run())
-    assert max(fetched) * MAX_VALUE_BYTES <= MOST_BYTES
+    assert max(fetched) * MAX_VALUE_BYTES <= MAX_BYTES

@@ -22,7 +22,7 @@ from frameledger_services.settings import Settings
 pytestmark = CONNECTIONS_LEFT_OPEN
 
 OFF: dict[str, Any] = {name: 0 for name in Settings.model_fields if name.startswith("limit_")}
-MOST_TURNS = 6
+MAX_TURNS = 6
 AT_ONCE = 4
 """Number of concurrent services: each has its own connections, and the database accepts a hundred."""
 
@@ -185,7 +185,7 @@ async def _until_it_fails(settings, name, case):
     async with _conversation(settings, name, case.script, case.settings) as talk:
         if case.own is not None:
             await talk.publish(case.own)
-        for _ in range(MOST_TURNS):
+        for _ in range(MAX_TURNS):
             await talk.publish(*(asking() for _ in range(case.inputs)))
             await _at_rest(talk)
             if await talk.payloads("ErrorFrame"):
@@ -196,7 +196,7 @@ async def _until_it_fails(settings, name, case):
 async def _until_it_is_ignored(settings, limit, script, limits, _):
     async with _conversation(settings, f"folded {limit}", script, {}) as talk:
         await talk.publish(limits)
-        for _ in range(MOST_TURNS):
+        for _ in range(MAX_TURNS):
             await talk.publish(asking(), asking(), asking())
             await _at_rest(talk)
             if any(outcome == "ignored" for _, outcome, _ in await talk.log()):

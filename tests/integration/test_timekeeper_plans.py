@@ -77,7 +77,7 @@ RULES = {
     "held": lambda connection, _: timekeeper_claims.held(connection, "w", ALL),
     "finish_settled": lambda connection, _: timekeeper_claims.finish_settled(connection, "w"),
 }
-MOST_ROWS = 30 * OPEN
+MAX_ROWS = 30 * OPEN
 """For each piece of open work: its context, a few frames, its run, its claim and its worker."""
 
 
@@ -95,14 +95,14 @@ def filled(database_server, migrated_template):
 def test_a_rule_reads_what_is_open_and_nothing_that_is_over(filled, rule, limit):
     scanned, fetched = asyncio.run(read_by(filled, lambda connection: RULES[rule](connection, limit)))
     assert scanned == set()
-    assert fetched <= MOST_ROWS
+    assert fetched <= MAX_ROWS
 
 
 def test_what_there_is_to_do_is_counted_by_what_is_open(filled):
     scanned, fetched = asyncio.run(read_by(filled, work_to_do.count))
     # The outbox may be scanned: any first rows of it are enough.
     assert scanned <= {"outbox"}
-    assert fetched <= MOST_ROWS
+    assert fetched <= MAX_ROWS
 
 
 QUEUE = 400
@@ -123,7 +123,7 @@ FROM generate_series(0, {QUEUE} - 1) AS n
 def test_each_call_of_a_long_queue_is_read_a_few_times_and_not_once_for_each_other(filled, rule):
     scanned, fetched = asyncio.run(read_by(filled, lambda connection: RULES[rule](connection, PAST), QUEUED))
     assert scanned == set()
-    assert fetched <= MOST_ROWS + 10 * QUEUE
+    assert fetched <= MAX_ROWS + 10 * QUEUE
 
 
 RUNNING = f"""
@@ -143,7 +143,7 @@ FROM generate_series(1, {QUEUE}) AS n
 def test_the_claim_of_each_of_many_calls_is_found_without_reading_those_of_the_others(filled, rule):
     scanned, fetched = asyncio.run(read_by(filled, lambda connection: RULES[rule](connection, PAST), RUNNING))
     assert scanned == set()
-    assert fetched <= MOST_ROWS + 10 * QUEUE
+    assert fetched <= MAX_ROWS + 10 * QUEUE
 
 
 @pytest.mark.regression("fault 152")
@@ -157,7 +157,7 @@ def test_a_worker_that_looks_for_unclaimed_calls_finds_the_claim_of_each(filled)
         ]
 
     _, fetched = asyncio.run(read_by(filled, unclaimed, RUNNING))
-    assert fetched <= MOST_ROWS + 10 * QUEUE
+    assert fetched <= MAX_ROWS + 10 * QUEUE
 
 
 async def read_by(address, statements, filling=""):

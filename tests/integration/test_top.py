@@ -12,7 +12,7 @@ from tests.support.batches import HISTORIES, TOPIC, Log, project
 from tests.support.databases import made
 
 from frameledger_services.cli.top import screen
-from frameledger_services.cli.top.snapshot import MINUTE, MOST_LINES, sample, take_snapshot
+from frameledger_services.cli.top.snapshot import MAX_LINES, MINUTE, sample, take_snapshot
 from frameledger_services.cli.top.stages import Stages
 from frameledger_services.store.activity import InProgress
 
@@ -98,7 +98,7 @@ def test_what_is_in_progress_comes_the_oldest_first(address):
         "SELECT (SELECT count(*) FROM runs WHERE status = 'open') + "
         f"(SELECT count(*) FROM tool_calls WHERE status IN {OPEN_CALLS})",
     )
-    assert len(found) == min(MOST_LINES, open_work)
+    assert len(found) == min(MAX_LINES, open_work)
 
 
 def test_what_went_wrong_comes_the_latest_first_with_its_error(address):

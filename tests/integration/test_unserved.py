@@ -246,7 +246,7 @@ FOUND = {
     claims.unserved_calls: [("look", OPEN)],
     claims.open_work: OpenWork(runs=OPEN, calls=2 * OPEN, speakers=OPEN, timekeepers=0),
 }
-MOST_ROWS = 10 * OPEN
+MAX_ROWS = 10 * OPEN
 """For each open one the rows of itself, its context, its settings, its claim and its worker, and those of the few
 workers that are alive."""
 
@@ -274,7 +274,7 @@ def test_a_question_reads_what_is_open_and_nothing_that_is_over(filled, question
     scanned = {table for table, (scans, _) in after.items() if scans > before.get(table, (0, 0))[0]}
     # A row for each partition.
     assert scanned <= {"projections"}
-    assert sum(rows for _, rows in after.values()) - sum(rows for _, rows in before.values()) <= MOST_ROWS
+    assert sum(rows for _, rows in after.values()) - sum(rows for _, rows in before.values()) <= MAX_ROWS
     assert (found if isinstance(found, OpenWork) else list(shown(found).items())) == FOUND[question]
 
 

@@ -24,7 +24,7 @@ from frameledger.frames import (
     encode_frame,
 )
 from frameledger.tools import of_client
-from frameledger_services.cli.audit.render_why import MOST_LINES
+from frameledger_services.cli.audit.render_why import MAX_LINES
 
 COLUMNS = 100
 MANY_RUNS = "a-day-at-the-desk"
@@ -214,7 +214,7 @@ def test_an_explanation_is_at_most_forty_lines_of_a_hundred_columns(command, con
         result = command("why", path.stem, position, "--at", version)
         assert result.exit_code == 0, result.output
         lines = result.stdout.splitlines()
-        assert len(lines) <= MOST_LINES
+        assert len(lines) <= MAX_LINES
         assert max(map(len, lines)) <= COLUMNS
 
 

@@ -65,7 +65,7 @@ def test_a_conversation_beyond_the_prefix_is_not_there(tmp_path):
 
 
 def test_without_room_for_a_follower_nothing_is_asked(monkeypatch):
-    monkeypatch.setattr(hub, "MOST_FOLLOWERS", 0)
+    monkeypatch.setattr(hub, "MAX_FOLLOWERS", 0)
     answer, _ = asked(Settings(**AWAY), json=BODY)
     assert (answer.status_code, answer.json()["type"]) == (429, "/problems/too-many")
 

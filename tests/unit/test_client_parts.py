@@ -261,7 +261,7 @@ def test_a_mapping_whose_frame_an_error_had_and_that_was_published_from_there_is
 
 @pytest.mark.regression("journey 64")
 def test_of_what_may_not_have_been_published_as_much_is_kept_as_fits(monkeypatch):
-    monkeypatch.setattr(frame_inputs, "MOST_REMEMBERED_BYTES", 100)
+    monkeypatch.setattr(frame_inputs, "MAX_REMEMBERED_BYTES", 100)
     preparation, given = FramePreparation(), [dict(RUN) for _ in range(4)]
     failed = preparation.prepare("ctx-1", given)
     preparation.note_unconfirmed("ctx-1", failed[:1], [10])
@@ -315,7 +315,7 @@ def test_what_is_meant_is_guessed_for_the_first_unknown_names_of_a_publication_o
         return is_one_edit(word, other)
 
     monkeypatch.setattr(spelling, "is_one_edit", is_one_edit_noted)
-    names = [f"x{number}" for number in range(spelling.MOST_GUESSED - 2)]
+    names = [f"x{number}" for number in range(spelling.MAX_GUESSED - 2)]
     first = LLMRunFrame(**dict.fromkeys(names, 1))
     second = LLMRunFrame(**dict.fromkeys(("idd", "one", "metdata"), 1))
     with pytest.warns(MisspelledWarning) as warned:

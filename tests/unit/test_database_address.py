@@ -55,6 +55,6 @@ def test_all_hosts_but_the_last_are_given_up_within_a_lease(lease, hosts):
 
 
 def test_a_short_lease_is_no_reason_for_less_than_libpq_takes():
-    assert database.connect_seconds(0.1, 2) == database.LEAST_CONNECT_SECONDS
+    assert database.connect_seconds(0.1, 2) == database.MIN_CONNECT_SECONDS
     assert database.connect_seconds(5.0, 2) == 2
-    assert database.connect_seconds(3_600.0, 1) == database.MOST_CONNECT_SECONDS
+    assert database.connect_seconds(3_600.0, 1) == database.MAX_CONNECT_SECONDS

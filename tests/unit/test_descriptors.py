@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from frameledger_services import database, descriptors
 from frameledger_services.event_log import broker
 from frameledger_services.gateway import service
-from frameledger_services.gateway.live.hub import MOST_FOLLOWERS
+from frameledger_services.gateway.live.hub import MAX_FOLLOWERS
 from frameledger_services.settings import Settings
 
 NOBODY = "127.0.0.1:1"
@@ -77,7 +77,7 @@ def test_a_process_that_has_descriptors_speaks_of_the_server(connect, error):
 @pytest.mark.regression("fault 317")
 def test_a_gateway_may_have_as_many_connections_as_it_takes_followers():
     before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most <= MOST_FOLLOWERS:
+    if most <= MAX_FOLLOWERS:
         pytest.skip(f"this process may have {most} file descriptors at most")
 
     async def serve_and_stop():
@@ -88,6 +88,6 @@ def test_a_gateway_may_have_as_many_connections_as_it_takes_followers():
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(before, 512), most))
     try:
         asyncio.run(serve_and_stop())
-        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > MOST_FOLLOWERS
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > MAX_FOLLOWERS
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))

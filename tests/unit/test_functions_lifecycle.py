@@ -24,7 +24,7 @@ from tests.support.turns import turns
 from frameledger.frames import FunctionCallResultFrame, FunctionCallResultProperties
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.functions import ResultRefusedError
-from frameledger_services.functions.call_lifecycle import MOST_DEATHS, CallLifecycle
+from frameledger_services.functions.call_lifecycle import MAX_DEATHS, CallLifecycle
 from frameledger_services.functions.execution import Execution, HandlerExecutor, NotBegun, Returned
 from frameledger_services.functions.options import Options
 from frameledger_services.store.call_snapshots import CallSnapshot
@@ -503,8 +503,8 @@ def test_results_that_come_faster_than_they_are_published_do_not_put_off_the_dea
 @pytest.mark.parametrize(
     ("attempt", "deaths", "runs"),
     [
-        (MOST_DEATHS, MOST_DEATHS - 1, True),
-        (MOST_DEATHS + 1, MOST_DEATHS, False),
+        (MAX_DEATHS, MAX_DEATHS - 1, True),
+        (MAX_DEATHS + 1, MAX_DEATHS, False),
         pytest.param(100, 0, True, marks=pytest.mark.regression("worker 73")),
     ],
 )

@@ -236,7 +236,7 @@ def test_a_client_made_from_the_document_can_ask_for_several_frames():
     assert (schema["type"], schema["items"]["type"], schema["maxItems"]) == (
         "array",
         "string",
-        frames.MOST_IDS,
+        frames.MAX_IDS,
     )
 
 

@@ -39,8 +39,8 @@ def received(pieces, *, is_last=False):
 @pytest.mark.regression("gateway 30")
 @pytest.mark.parametrize("pieces", [[], [PIECE], [PIECE] * 3])
 def test_a_body_that_stops_is_not_waited_for(monkeypatch, pieces):
-    monkeypatch.setattr(body, "MOST_SECONDS", 0.0)
-    monkeypatch.setattr(body, "LEAST_RATE", 1_000_000)
+    monkeypatch.setattr(body, "MAX_SECONDS", 0.0)
+    monkeypatch.setattr(body, "MIN_RATE", 1_000_000)
     with pytest.raises(ProblemError, match=f"Only {1_000 * len(pieces)} bytes") as refused:
         received(pieces)
     assert (refused.value.word, refused.value.headers) == ("too-slow", {"Connection": "close"})
@@ -126,9 +126,9 @@ def test_no_more_frames_are_taken_than_are_allowed(kind, begin, separator, end):
     def sent(count):
         return frames_in(begin + separator.join([FRAME] * count) + end, kind)
 
-    assert [value for value, _ in sent(body.MOST_FRAMES)] == [FRAME] * body.MOST_FRAMES
+    assert [value for value, _ in sent(body.MAX_FRAMES)] == [FRAME] * body.MAX_FRAMES
     with pytest.raises(ProblemError, match="more than 500 frames") as refused:
-        sent(body.MOST_FRAMES + 1)
+        sent(body.MAX_FRAMES + 1)
     assert refused.value.word == "too-large"
 
 

@@ -163,18 +163,18 @@ def test_a_head_without_an_end_is_refused(begin):
         await answered(transport, 1)
         connection.data_received(begin)
         sent = 0
-        while not transport.is_closed and sent < 2 * protocol.MOST_HEAD_BYTES:
+        while not transport.is_closed and sent < 2 * protocol.MAX_HEAD_BYTES:
             connection.data_received(b"x: y\r\n" * 100 if begin.endswith(b"\n") else b"x" * 600)
             sent += 600
         return transport, sent
 
     transport, sent = asyncio.run(main())
     assert b"HTTP/1.1 431 " in transport.written
-    assert sent < protocol.MOST_HEAD_BYTES + 1_000
+    assert sent < protocol.MAX_HEAD_BYTES + 1_000
 
 
 def test_a_long_body_is_no_long_head():
-    body = b"x" * 3 * protocol.MOST_HEAD_BYTES
+    body = b"x" * 3 * protocol.MAX_HEAD_BYTES
 
     async def main():
         transport, connection = connected(echo)
@@ -187,7 +187,7 @@ def test_a_long_body_is_no_long_head():
 
 @pytest.mark.regression("gateway 34")
 def test_a_body_is_not_counted_with_the_head_behind_it():
-    body, more = b"x" * 2 * protocol.MOST_HEAD_BYTES, request(b"two")
+    body, more = b"x" * 2 * protocol.MAX_HEAD_BYTES, request(b"two")
 
     async def main():
         transport, connection = connected(echo)
@@ -425,7 +425,7 @@ def test_a_client_that_reads_no_answer_before_it_has_sent_all_reads_why_it_is_re
 
 @pytest.mark.parametrize("end", ["much", "late", "closed"])
 def test_a_refused_body_is_passed_over_up_to_a_limit_and_for_a_time(monkeypatch, end):
-    monkeypatch.setattr(protocol, "MOST_PASSED_OVER", 5_000)
+    monkeypatch.setattr(protocol, "MAX_PASSED_OVER", 5_000)
 
     async def main():
         transport, connection = connected(refuse, keep_alive=0 if end == "late" else 75)
@@ -506,7 +506,7 @@ def test_requests_that_wait_are_a_few_and_no_more_is_read(waiting):
         transport, connection = connected(watched)
         connection.data_received(request(b"one") + waiting)
         await is_watched.wait()
-        assert 0 < len(connection.pipeline) < protocol.MOST_WAITING + protocol.PIECE_BYTES // 20
+        assert 0 < len(connection.pipeline) < protocol.MAX_WAITING + protocol.PIECE_BYTES // 20
         assert not transport.is_reading
         connection.connection_lost(None)
 
@@ -556,7 +556,7 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off(monkeypatch, count, m
 
 
 @pytest.mark.parametrize("begin", ["pause_writing", "timeout_keep_alive_handler"])
-@pytest.mark.parametrize("rate", [protocol.LEAST_RATE + 1, protocol.LEAST_RATE // 2])
+@pytest.mark.parametrize("rate", [protocol.MIN_RATE + 1, protocol.MIN_RATE // 2])
 def test_a_client_is_waited_for_while_it_reads_at_the_least_rate(begin, rate):
     class Loop:
         """Calls at once what is to be called later; meanwhile the client reads."""
@@ -584,5 +584,5 @@ def test_a_client_is_waited_for_while_it_reads_at_the_least_rate(begin, rate):
 
     transport = Unread()
     asyncio.run(main())
-    assert transport.is_aborted == (rate < protocol.LEAST_RATE)
-    assert (transport.unread == 0) == (rate > protocol.LEAST_RATE)
+    assert transport.is_aborted == (rate < protocol.MIN_RATE)
+    assert (transport.unread == 0) == (rate > protocol.MIN_RATE)

@@ -16,7 +16,7 @@ from frameledger.frames import (
     LLMThoughtStartFrame,
     LLMThoughtTextFrame,
 )
-from frameledger_services.inference.merging import MOST_CHARACTERS, Merging
+from frameledger_services.inference.merging import MAX_CHARACTERS, Merging
 
 LONG = 60.0
 """Longer than a test: what is sent within it was not waited for."""
@@ -196,7 +196,7 @@ def test_a_piece_that_says_more_than_its_text_keeps_its_frame():
 
 
 def test_a_merged_frame_has_a_largest_size():
-    text = "x" * (MOST_CHARACTERS // 2 + 1)
+    text = "x" * (MAX_CHARACTERS // 2 + 1)
 
     async def test(merging, log):
         for _ in range(3):

@@ -15,7 +15,7 @@ from tests.support.metric_series import series_of
 
 from frameledger_services.telemetry import metrics, ops_server
 from frameledger_services.telemetry.health import Health
-from frameledger_services.telemetry.metric_types import MOST_NAMES, OTHER, Counter, Gauge, Histogram
+from frameledger_services.telemetry.metric_types import MAX_NAMES, OTHER, Counter, Gauge, Histogram
 from frameledger_services.telemetry.metrics import METRICS
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS
 from frameledger_services.telemetry.metrics_registry import ProcessMetrics
@@ -89,7 +89,7 @@ def test_what_is_not_on_a_list_is_other():
 
 def test_a_process_has_fifty_models_and_the_others_are_one():
     counted = ProcessMetrics()
-    for number in range(MOST_NAMES + 20):
+    for number in range(MAX_NAMES + 20):
         # Twice: a value keeps its name.
         counted.histogram(metrics.RUN_FIRST_TEXT, f"model-{number}").observe(1)
         counted.histogram(metrics.RUN_FIRST_TEXT, f"model-{number}").observe(1)
@@ -98,7 +98,7 @@ def test_a_process_has_fifty_models_and_the_others_are_one():
         for (name, labels), value in samples(counted).items()
         if name == "frameledger_run_first_text_seconds_count"
     }
-    assert len(found) == MOST_NAMES + 1
+    assert len(found) == MAX_NAMES + 1
     assert found["model-0"] == 2
     assert found[OTHER] == 40
 

@@ -29,7 +29,7 @@ def test_what_is_notified_is_read_again(context_ids):
 
 
 def test_what_is_too_much_is_left_out_the_conversations_first():
-    many = [str(number) for number in range(progress_channel.MOST_CONVERSATIONS + 1)]
+    many = [str(number) for number in range(progress_channel.MAX_CONVERSATIONS + 1)]
     for partitions in (1, 500):
         offsets = dict.fromkeys(range(partitions), 1_234_567)
         assert len(written(offsets, many[1:]).conversations or ()) == len(many) - 1

@@ -56,7 +56,7 @@ def ask(tmp_path):
 
 
 def test_without_room_for_a_follower_nothing_is_asked(ask, monkeypatch):
-    monkeypatch.setattr(hub, "MOST_FOLLOWERS", 0)
+    monkeypatch.setattr(hub, "MAX_FOLLOWERS", 0)
     assert error(ask()) == (429, "rate_limit_error", "rate_limit_exceeded")
 
 

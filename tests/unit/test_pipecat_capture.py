@@ -51,7 +51,7 @@ def test_a_token_that_came_from_the_log_is_not_recorded_again():
 
 
 def test_tokens_beyond_the_bound_are_counted(monkeypatch):
-    monkeypatch.setattr(capture, "MOST_CAPTURED", 2)
+    monkeypatch.setattr(capture, "MAX_CAPTURED", 2)
     captured = Capture(fails)
     handlers = captured.handlers(ASSISTANT, pushes=False)
     for _ in range(5):

@@ -10,7 +10,7 @@ from tests.support.pipecat_frames import LLMTextFrame
 
 from frameledger_services.pipecat.capture import ASSISTANT, CHANGES, FIELDS, Item
 from frameledger_services.pipecat.captured_frame import GENERATED
-from frameledger_services.pipecat.joined_tokens import MOST_CHARACTERS, MOST_JOINED, WITHIN_NS, take_joined
+from frameledger_services.pipecat.joined_tokens import MAX_CHARACTERS, MAX_JOINED, WITHIN_NS, take_joined
 from frameledger_services.pipecat.mirror import Appended
 from frameledger_services.pipecat.outgoing import Encoder
 
@@ -73,11 +73,11 @@ def test_nothing_is_joined_across_another_item():
 
 
 def test_a_frame_is_bounded_in_tokens_in_time_and_in_text():
-    many = texts(captured(*[LLMTextFrame("a")] * (MOST_JOINED + 1)))
-    assert many == ["a" * MOST_JOINED, "a"]
+    many = texts(captured(*[LLMTextFrame("a")] * (MAX_JOINED + 1)))
+    assert many == ["a" * MAX_JOINED, "a"]
     slow = texts(captured(*[LLMTextFrame("a")] * 4, apart_ns=WITHIN_NS // 2))
     assert slow == ["aaa", "a"]
-    long = "a" * (MOST_CHARACTERS - 1)
+    long = "a" * (MAX_CHARACTERS - 1)
     assert texts(captured(LLMTextFrame(long), LLMTextFrame("b"), LLMTextFrame("c"))) == [long + "b", "c"]
 
 

@@ -255,17 +255,17 @@ def test_an_error_survives_pickling():
     assert (copy.reason, copy.detail, str(copy)) == (error.reason, error.detail, str(error))
 
 
-MOST = MAX_VALUE_BYTES - 100
+MAX = MAX_VALUE_BYTES - 100
 
 
 @pytest.mark.parametrize(
     ("value", "reason"),
     {
         "brackets": (b"[" * MAX_VALUE_BYTES, "too_deep"),
-        "digits": (metadata(b"9" * MOST), "number_out_of_range"),
-        "a string without end": (b'{"type":"' + b"\\" * MOST, "not_json"),
+        "digits": (metadata(b"9" * MAX), "number_out_of_range"),
+        "a string without end": (b'{"type":"' + b"\\" * MAX, "not_json"),
         "messages of a wrong shape": (
-            b'{"type":"LLMMessagesAppendFrame","messages":[%s1]}' % (b"1," * (MOST // 2)),
+            b'{"type":"LLMMessagesAppendFrame","messages":[%s1]}' % (b"1," * (MAX // 2)),
             "invalid_field",
         ),
     }.values(),
@@ -278,10 +278,10 @@ def test_eight_megabytes_that_are_no_frame_are_refused(value, reason):
 
 
 def test_eight_megabytes_that_are_a_frame_are_read():
-    text = "x" * MOST
+    text = "x" * MAX
     assert decode(b'{"type":"LLMTextFrame","text":"%s"}' % text.encode()) == LLMTextFrame(text=text)
     assert decode(b'{"type":"LLMTextFrame","text":"\\ud83d%s"}' % text.encode()).text == HALF + text
-    assert decode(metadata(b'"%s"' % (b"\\" * MOST))) == LLMRunFrame(metadata={"a": "\\" * (MOST // 2)})
+    assert decode(metadata(b'"%s"' % (b"\\" * MAX))) == LLMRunFrame(metadata={"a": "\\" * (MAX // 2)})
     assert (
         len(decode(b'{"type":"LLMMessagesAppendFrame","messages":[%s{}]}' % (b"{}," * 300_000)).messages)
         == 300_001

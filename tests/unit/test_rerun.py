@@ -16,7 +16,7 @@ from frameledger_services.forks.answer import AnswerCall, ModelAnswer, UsedToken
 from frameledger_services.forks.compared import compared
 from frameledger_services.forks.comparison import compare
 from frameledger_services.forks.original import Original
-from frameledger_services.forks.rerun import MOST_REQUESTS, Rerunner
+from frameledger_services.forks.rerun import MAX_REQUESTS, Rerunner
 from frameledger_services.forks.rerun_model import Changes
 from frameledger_services.forks.summary import Summary
 from frameledger_services.providers.out_of_band import OutOfBand
@@ -223,5 +223,5 @@ def test_a_model_that_calls_for_ever_is_stopped(tmp_path):
         {"when": {"result_of": "weather"}, "say": call("Oslo")},
     ]
     answer, _ = rerun(tmp_path, replies, moment())
-    assert (answer.requests, len(answer.calls)) == (MOST_REQUESTS, MOST_REQUESTS)
+    assert (answer.requests, len(answer.calls)) == (MAX_REQUESTS, MAX_REQUESTS)
     assert "still called functions" in answer.error

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from frameledger_services.gateway.body import MOST_BYTES
+from frameledger_services.gateway.body import MAX_BYTES
 from frameledger_services.gateway.openai_responses import items, references, request, response_ids
 from frameledger_services.gateway.openai_responses.response_ids import ResponseId
 from frameledger_services.gateway.problems import ProblemError
@@ -154,7 +154,7 @@ def test_items_of_very_many_responses_are_not_looked_for():
 
 def test_items_that_are_referred_to_are_as_large_as_a_body_at_most(monkeypatch):
     item_id = f"msg_{ResponseId('talk', 1).token}"
-    item = {"id": item_id, "type": "message", "role": "assistant", "content": "x" * (MOST_BYTES // 4)}
+    item = {"id": item_id, "type": "message", "role": "assistant", "content": "x" * (MAX_BYTES // 4)}
 
     async def output(*_):
         return [item]

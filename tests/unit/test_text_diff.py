@@ -29,7 +29,7 @@ def test_of_a_long_text_only_what_is_near_a_change_is_shown():
 
 
 def test_a_text_that_is_too_long_to_compare_is_shown_whole():
-    before, after = "a " * text_diff.MOST_WORDS + "a", "b " * text_diff.MOST_WORDS + "b"
+    before, after = "a " * text_diff.MAX_WORDS + "a", "b " * text_diff.MAX_WORDS + "b"
     same = text_diff.changed(before, after) == [(before, "removed"), (after, "added")]
     assert same, "not the texts themselves: pytest would compare them"
 

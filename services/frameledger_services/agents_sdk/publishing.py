@@ -16,8 +16,8 @@ from frameledger_services.agents_sdk.values import Fields
 from frameledger_services.client import Conversations, EncodedFrame
 from frameledger_services.client.delivery import Delivery
 
-MOST_FRAMES = 10_000
-MOST_BYTES = 16 * 1024 * 1024
+MAX_FRAMES = 10_000
+MAX_BYTES = 16 * 1024 * 1024
 AT_ONCE = 200
 
 GAP = "openai-agents/GapFrame"
@@ -34,8 +34,8 @@ class Publishing:
         context_id: str,
         client: Conversations,
         *,
-        most_frames: int = MOST_FRAMES,
-        most_bytes: int = MOST_BYTES,
+        most_frames: int = MAX_FRAMES,
+        most_bytes: int = MAX_BYTES,
     ) -> None:
         self._context_id = context_id
         self._client = client

@@ -24,10 +24,10 @@ from frameledger_services.agents_sdk.values import (
     usage_of,
 )
 
-MOST_RUNS = 64
+MAX_RUNS = 64
 """Maximum runs that are kept. The SDK does not report the end of a run."""
 
-MOST_HELD = 100
+MAX_HELD = 100
 """Maximum frames of completed answers that wait for the open one. Beyond it they are published first, and the open
 answer is published again."""
 
@@ -129,7 +129,7 @@ class Runs:
         if is_open or answer is None:
             return [*answer_frames, *self._close_answer()]
         self._held += answer_frames
-        return self._close_answer() if len(self._held) > MOST_HELD else []
+        return self._close_answer() if len(self._held) > MAX_HELD else []
 
     def call_started(self, scope: Any, context: Any, tool: Any) -> list[Fields]:
         run = self._run(scope, context)
@@ -223,7 +223,7 @@ class Runs:
             self._runs.move_to_end(id(context.usage))
             return run
         run = self._runs[id(context.usage)] = Run(context.usage, scope)
-        while len(self._runs) > MOST_RUNS:
+        while len(self._runs) > MAX_RUNS:
             self._runs.popitem(last=False)
         return run
 

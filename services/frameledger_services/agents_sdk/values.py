@@ -12,7 +12,7 @@ from frameledger.strict_json import loads
 Fields = dict[str, Any]
 """A frame as JSON: its type and fields. The id and the time are added when it is encoded."""
 
-MOST_BYTES = 256 * 1024
+MAX_BYTES = 256 * 1024
 """Larger texts, arguments and results are recorded as their size. The session has them as items."""
 
 _CALLS = {
@@ -110,7 +110,7 @@ def bounded(value: Any) -> Any:
         encoded = json.dumps(value, allow_nan=False, default=_plain)
     except Exception:
         encoded = json.dumps(_text(value))
-    if len(encoded) > MOST_BYTES:
+    if len(encoded) > MAX_BYTES:
         return {"omitted_bytes": len(encoded)}
     try:
         # Nested one level, as in a frame.

@@ -11,7 +11,7 @@ from uuid import UUID
 from frameledger_services.claims import rules
 from frameledger_services.database_types import Connection
 from frameledger_services.store.client_calls import BY_CLIENT
-from frameledger_services.store.overdue import JUDGED, MOST_ROWS, WINDOW, ago, rows
+from frameledger_services.store.overdue import JUDGED, MAX_ROWS, WINDOW, ago, rows
 
 NEVER_SECONDS = 1e10
 """Longer deadlines are reduced to this, some 300 years. A client may name one that PostgreSQL cannot subtract from any
@@ -244,5 +244,5 @@ def _select(*, known_at: str, where: str, joins: str = "", order: str = "call.re
         {joins}
         WHERE {where} AND {JUDGED} AND known.partition = ANY (%(current)s)
         ORDER BY {order}
-        LIMIT {MOST_ROWS}
+        LIMIT {MAX_ROWS}
     """

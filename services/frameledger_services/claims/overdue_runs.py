@@ -10,7 +10,7 @@ from uuid import UUID
 from frameledger.frames import types_said_by
 from frameledger_services.claims import rules
 from frameledger_services.database_types import Connection
-from frameledger_services.store.overdue import JUDGED, MOST_ROWS, ago, newest_frame, rows
+from frameledger_services.store.overdue import JUDGED, MAX_ROWS, ago, newest_frame, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ async def unclaimed(connection: Connection, limit: float, current: Sequence[int]
                 < {ago("limit")}
             AND opened.partition = ANY (%(current)s)
         ORDER BY run.opened_at
-        LIMIT {MOST_ROWS}
+        LIMIT {MAX_ROWS}
         """,
         limit=limit,
         current=list(current),
@@ -83,7 +83,7 @@ async def silent(connection: Connection, limit: float, current: Sequence[int]) -
             AND heard.recorded_at < {ago("limit")}
             AND heard.partition = ANY (%(current)s)
         ORDER BY run.opened_at
-        LIMIT {MOST_ROWS}
+        LIMIT {MAX_ROWS}
         """,
         limit=limit,
         current=list(current),

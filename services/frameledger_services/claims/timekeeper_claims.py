@@ -25,7 +25,7 @@ from frameledger.ids import ContextId, ToolCallId, Version
 from frameledger_services.claims import rules
 from frameledger_services.claims.overdue_calls import CallStatus
 from frameledger_services.database_types import Connection
-from frameledger_services.store.overdue import JUDGED, MOST_ROWS, rows
+from frameledger_services.store.overdue import JUDGED, MAX_ROWS, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ async def unstarted(
             END
             AND dispatched.partition = ANY (%(current)s)
         ORDER BY tool_calls.requested_at
-        LIMIT {MOST_ROWS}
+        LIMIT {MAX_ROWS}
         """,
         unserved_secs=unserved_secs,
         unstarted_secs=unstarted_secs,
@@ -194,7 +194,7 @@ async def held(connection: Connection, worker_id: str, current: Sequence[int]) -
             AND tool_calls.status IN ('dispatched', 'running') AND {JUDGED}
             AND dispatched.partition = ANY (%(current)s)
         ORDER BY tool_calls.requested_at
-        LIMIT {MOST_ROWS}
+        LIMIT {MAX_ROWS}
         """,
         worker_id=worker_id,
         current=list(current),

@@ -34,7 +34,7 @@ SOURCE = "frameledger/tail"
 
 commands = typer.Typer()
 
-LEAST_WORDS = 20
+MIN_WORDS = 20
 """Columns that the words of a frame have at least, unless they are shorter."""
 
 
@@ -161,9 +161,9 @@ def _print(console: Console, cells: Sequence[str], words: str, colour: str) -> N
 
 def lines_of(cells: Sequence[str], words: str, width: int, *, may_break: bool) -> list[str]:
     """Returns the lines of a frame: its cells and its words. The cells are padded to columns if that leaves the words
-    `LEAST_WORDS` columns of `width`. If not even cells without padding do, and the line `may_break`, the words are on a
+    `MIN_WORDS` columns of `width`. If not even cells without padding do, and the line `may_break`, the words are on a
     line of their own."""
-    room = min(len(words), LEAST_WORDS) + 2
+    room = min(len(words), MIN_WORDS) + 2
     head = "  ".join(cells)
     if len(head) + room > width:
         head = "  ".join(cell.strip() for cell in cells)

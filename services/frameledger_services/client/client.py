@@ -29,7 +29,7 @@ from frameledger_services.event_log.publish_errors import PublishError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 from frameledger_services.store import erasures
-from frameledger_services.store.connections import MOST, Connections, DatabaseUnavailableError
+from frameledger_services.store.connections import MAX_CONNECTIONS, Connections, DatabaseUnavailableError
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.telemetry import names
 from frameledger_services.telemetry.message_spans import sending
@@ -59,7 +59,7 @@ class Client(Conversations):
         settings: Settings | None = None,
         *,
         source: str = SOURCE,
-        connections: int = MOST,
+        connections: int = MAX_CONNECTIONS,
         metrics: Metrics = NO_METRICS,
         warns_of_misspelled: bool = True,
     ) -> None:

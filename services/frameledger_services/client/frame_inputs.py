@@ -37,8 +37,8 @@ FrameLike = AnyFrame | EncodedFrame | Mapping[str, Any] | str | bytes
 
 FrameInput = FrameLike | Sequence[FrameLike]
 
-MOST_REMEMBERED = 1_000
-MOST_REMEMBERED_BYTES = 64 * 1024 * 1024
+MAX_REMEMBERED = 1_000
+MAX_REMEMBERED_BYTES = 64 * 1024 * 1024
 """How many mappings and texts that may not have been published are remembered, and their bytes of JSON together."""
 
 
@@ -85,15 +85,15 @@ class FramePreparation:
         self, context_id: str, frames: Sequence[PreparedFrame], sizes: Sequence[int]
     ) -> None:
         """Note that these, each of its size in bytes, may not have been published. The newest are remembered:
-        `MOST_REMEMBERED`, within `MOST_REMEMBERED_BYTES`, and the last one whatever its size."""
+        `MAX_REMEMBERED`, within `MAX_REMEMBERED_BYTES`, and the last one whatever its size."""
         self.note_published(context_id, frames)
         for frame, size in zip(frames, sizes, strict=True):
             if not isinstance(frame.original, Frame | EncodedFrame):
                 self._forget((context_id, frame.complete.id))
                 self._unconfirmed[context_id, frame.complete.id] = _Unconfirmed(frame, size)
                 self._bytes += size
-        while len(self._unconfirmed) > MOST_REMEMBERED or (
-            self._bytes > MOST_REMEMBERED_BYTES and len(self._unconfirmed) > 1
+        while len(self._unconfirmed) > MAX_REMEMBERED or (
+            self._bytes > MAX_REMEMBERED_BYTES and len(self._unconfirmed) > 1
         ):
             self._forget(next(iter(self._unconfirmed)))
 

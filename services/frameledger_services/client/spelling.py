@@ -11,7 +11,7 @@ from itertools import islice
 
 from frameledger.frames import FRAME_TYPES, AnyFrame, UnknownFrame
 
-MOST_GUESSED = 100
+MAX_GUESSED = 100
 """The number of unknown names of one publication that are checked. Each is compared with all known names, and a frame
 has room for hundreds of thousands."""
 
@@ -21,9 +21,9 @@ class MisspelledWarning(UserWarning):
 
 
 def warn_of_misspelled(frames: Iterable[AnyFrame]) -> None:
-    """Warn, with Python's `warnings`, about probably misspelled names among the first `MOST_GUESSED` unknown names of
+    """Warn, with Python's `warnings`, about probably misspelled names among the first `MAX_GUESSED` unknown names of
     the frames."""
-    for sentence in islice(_misspelled(frames), MOST_GUESSED):
+    for sentence in islice(_misspelled(frames), MAX_GUESSED):
         if sentence is not None:
             warnings.warn(sentence, MisspelledWarning, stacklevel=2)
 

@@ -16,7 +16,8 @@ from frameledger_services import data_directory
 from frameledger_services.embedded.program import EmbeddedError
 from frameledger_services.embedded.record import read_record
 
-LEAST_SPACE = 256 * 1024 * 1024
+MIN_SPACE = 256 * 1024 * 1024
+"""Free bytes without which `up` does not start, and which `doctor` requires."""
 
 LOOKS, LOOK_SECONDS = 20, 0.01
 """How often, and at which intervals, a lock that is held is tried: a process that only asks whether an `up` runs
@@ -71,7 +72,7 @@ class Claim:
 
 
 @contextmanager
-def claimed(directory: Path, *, least_space: int = LEAST_SPACE) -> Iterator[Claim]:
+def claimed(directory: Path, *, least_space: int = MIN_SPACE) -> Iterator[Claim]:
     """Create the directory if it does not exist, and lock it against every other `up` during the block.
 
     Raises `EmbeddedError` if another `up` runs in it, if it cannot be written, if its path is not UTF-8, or if its disk

@@ -35,7 +35,7 @@ from frameledger_services.embedded.launch import COULD_NOT_START, die_with
 from frameledger_services.embedded.process_title import show_as
 from frameledger_services.forked_command import BecomeCommand
 
-MOST = 128 * 1024
+MAX_MESSAGE_BYTES = 128 * 1024
 """Maximum bytes of a message: a request has the arguments, directory and environment of a program."""
 
 OWN_WORDS = 3
@@ -96,7 +96,7 @@ def serve(link: socket.socket, parent: int, modules: Sequence[str]) -> NoReturn:
 def _heard(link: socket.socket) -> bytes:
     """Returns the next request, or nothing if the other end was closed."""
     try:
-        return link.recv(MOST)
+        return link.recv(MAX_MESSAGE_BYTES)
     except ConnectionError:
         return b""
 

@@ -78,7 +78,7 @@ class ForkServer:
                 raise _GoneError
             try:
                 self._link.send(json.dumps(what).encode())
-                message = self._link.recv(fork_server.MOST)
+                message = self._link.recv(fork_server.MAX_MESSAGE_BYTES)
                 if not message:
                     raise ConnectionError
             except OSError as error:

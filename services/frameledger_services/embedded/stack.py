@@ -183,7 +183,7 @@ class _Stack:
 
         def say(word: str) -> None:
             if self._ended.is_set():
-                raise EmbeddedError("The start was broken off.", "Start again: what was fetched is kept.")
+                raise EmbeddedError("The start was interrupted.", "Start again: finished downloads are kept.")
             loop.call_soon_threadsafe(supervisor.say, "kafka", f"fetching {word}")
 
         def prepare() -> kafka.KafkaServer:

@@ -16,10 +16,10 @@ from frameledger_services.store import reruns
 from frameledger_services.store.contexts import StoredContext
 from frameledger_services.store.reruns import RecordedCall, RecordedRun
 
-MOST_RUNS = 50
+MAX_RUNS = 50
 """The maximum number of runs of one answer that are read."""
 
-MOST_CALLS = 1_000
+MAX_CALLS = 1_000
 """Calls after the moment whose results can be given again: a model that is asked again calls few."""
 
 WITH_RESULT = frozenset({"done", "failed"})
@@ -47,8 +47,8 @@ class Original:
 async def original(connection: Connection, context_id: str, version: int) -> Original:
     """Returns a moment with what is on record of it. Raises what `forking.moment` raises."""
     moment = await forking.moment(connection, context_id, version)
-    runs = await reruns.runs_from(connection, context_id, version, MOST_RUNS)
-    calls = await reruns.calls_from(connection, context_id, version, MOST_CALLS)
+    runs = await reruns.runs_from(connection, context_id, version, MAX_RUNS)
+    calls = await reruns.calls_from(connection, context_id, version, MAX_CALLS)
     answer = None
     if runs and runs[0].opened_version == moment.stored.version:
         turn = turn_of(runs, calls)

@@ -54,7 +54,7 @@ from frameledger_services.forks.rerun_model import Changes, ModelOutput, RerunMo
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.out_of_band import OutOfBand
 
-MOST_REQUESTS = 10
+MAX_REQUESTS = 10
 """Requests of one rerun. A model that then still calls is stopped, and the answer says so."""
 
 Publish = Callable[[str, Sequence[AnyFrame], str | None], Awaitable[object]]
@@ -99,14 +99,14 @@ class _Experiment:
         positions = [position for position, _ in self._folding.messages.rows()]
         self._answers = dict(zip(positions, self._original.stored.answers, strict=False))
         try:
-            for _ in range(MOST_REQUESTS):
+            for _ in range(MAX_REQUESTS):
                 if not await self._request():
                     return self._answer
         except ProviderError as error:
             sentence = self._model.without_secrets(str(error))
             await self._append([ErrorFrame(message=sentence, code=error.code, fatal=True)], self._cause)
             return replace(self._answer, error=sentence)
-        return replace(self._answer, error=f"It still called functions after {MOST_REQUESTS} requests.")
+        return replace(self._answer, error=f"It still called functions after {MAX_REQUESTS} requests.")
 
     async def _request(self) -> bool:
         """Ask once more; returns whether there were calls, whose results the model has to see."""

@@ -17,7 +17,7 @@ from frameledger_services import bounded_checks
 from frameledger_services.call_words import shown
 from frameledger_services.json_numbers import no_constant
 
-MOST_COMPLAINTS = 5
+MAX_COMPLAINTS = 5
 """The maximum number of mistakes in a message to the model, which corrects a few at a time."""
 
 
@@ -39,7 +39,7 @@ class ArgumentsChecker:
         else:
             parameters = dict(schema)
         try:
-            if from_a_client and bounded_checks.work_of(parameters) > bounded_checks.MOST_WORK:
+            if from_a_client and bounded_checks.work_of(parameters) > bounded_checks.MAX_WORK:
                 raise ValueError("it is too large")
             validator_class = jsonschema.validators.validator_for(parameters, jsonschema.Draft202012Validator)
             bounded_checks.check_schema(validator_class, parameters, from_a_client=from_a_client)
@@ -62,7 +62,7 @@ class ArgumentsChecker:
             for error in bounded_checks.errors(self._validator, dict(arguments)):
                 where = _short(".".join(str(part) for part in error.absolute_path))
                 complaints.append(f"{where}: {_short(error.message)}" if where else _short(error.message))
-                if len(complaints) == MOST_COMPLAINTS:
+                if len(complaints) == MAX_COMPLAINTS:
                     break
         except Exception as error:
             # A reference to nowhere, a schema that contains itself, too many references, a number beyond floats.

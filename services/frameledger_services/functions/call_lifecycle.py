@@ -41,7 +41,7 @@ from frameledger_services.store.call_snapshots import CallSnapshot
 from frameledger_services.telemetry.tracing import NO_SPAN, Span
 from frameledger_services.work import Ending, LeaseLostError, StopReason
 
-MOST_DEATHS = 10
+MAX_DEATHS = 10
 """Maximum attempts whose worker died, at a call that is safe to retry; then it fails. A call that its workers do not
 survive would otherwise kill one worker after the other until its deadline, and with them the calls of other
 conversations."""
@@ -170,7 +170,7 @@ class CallLifecycle:
         refusal = state.plan.refusal
         if refusal is None and state.is_late:
             refusal = call_words.late(state.call.function_name)
-        if refusal is None and state.plan.options.safe_to_retry and state.call.deaths >= MOST_DEATHS:
+        if refusal is None and state.plan.options.safe_to_retry and state.call.deaths >= MAX_DEATHS:
             refusal = call_words.given_up(state.call.function_name)
         if refusal is not None:
             # Published under the claim: it counts only if the start that names the claim does.

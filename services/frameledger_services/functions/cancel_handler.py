@@ -21,11 +21,11 @@ from frameledger_services.store import tool_calls
 from frameledger_services.store.connections import Connections
 from frameledger_services.store.tool_calls import CancellableCall
 
-MOST_LISTED = 20
+MAX_LISTED = 20
 """The maximum number of calls that a message to the model lists, and of characters of each one's arguments: they cost
 tokens."""
 
-MOST_CHARACTERS = 300
+MAX_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +111,11 @@ class CancelHandler:
 
 
 def _listed(running: Sequence[CancellableCall]) -> str:
-    shown = [f"{call.tool_call_id} with {_short(call.arguments)}" for call in running[:MOST_LISTED]]
+    shown = [f"{call.tool_call_id} with {_short(call.arguments)}" for call in running[:MAX_LISTED]]
     more = len(running) - len(shown)
     return "; ".join(shown) + (f"; and {more} more" if more else "")
 
 
 def _short(arguments: Any) -> str:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-MOST_DETAILS = 8_000
+MAX_DETAILS = 8_000
 """The number of published characters: the last ones of a traceback, which say most, and the first ones of an
 exception's own text. A frame has to have room for them."""
 
@@ -253,14 +253,14 @@ def _raised(error: BaseException) -> Raised:
         details = "".join(traceback.format_exception(error)).rstrip()
     except BaseException:
         details = type(error).__name__
-    if len(details) > MOST_DETAILS:
-        details = "..." + details[-MOST_DETAILS:]
+    if len(details) > MAX_DETAILS:
+        details = "..." + details[-MAX_DETAILS:]
     return Raised(f"{type(error).__name__}: {text_of(error)}", details)
 
 
 def text_of(error: BaseException) -> str:
     """Returns the text of an exception, its first characters if it is long. Never raises."""
     try:
-        return f"{error}"[:MOST_DETAILS]
+        return f"{error}"[:MAX_DETAILS]
     except BaseException as failure:
         return f"<its text cannot be read: {type(failure).__name__}>"

@@ -32,7 +32,7 @@ model, so it needs one."""
 
 _OF_METHODS = frozenset({"self", "cls"})
 
-MOST_CHARACTERS = 300
+MAX_CHARACTERS = 300
 """The maximum length of the text of a mistake in the arguments, and of its place: the model chooses the keys of a
 dictionary."""
 
@@ -251,6 +251,6 @@ def _is_unreadable(error: ValidationError) -> bool:
 def _words(error: ValidationError) -> str:
     """Returns what is wrong with the arguments, without their values and the rest of their keys, which may be long."""
     return "; ".join(
-        f"{'.'.join(map(str, one['loc']))[:MOST_CHARACTERS] or 'the arguments'}: {one['msg'][:MOST_CHARACTERS]}"
+        f"{'.'.join(map(str, one['loc']))[:MAX_CHARACTERS] or 'the arguments'}: {one['msg'][:MAX_CHARACTERS]}"
         for one in error.errors(include_url=False, include_input=False)[:10]
     )

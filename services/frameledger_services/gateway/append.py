@@ -113,7 +113,7 @@ _BODY = {
             "type": "array",
             "items": {"$ref": "#/components/schemas/Frame"},
             "minItems": 1,
-            "maxItems": body.MOST_FRAMES,
+            "maxItems": body.MAX_FRAMES,
         },
     ],
 }

@@ -17,14 +17,14 @@ from frameledger.record import decode
 from frameledger_services.gateway.media_types import JSON, NDJSON
 from frameledger_services.gateway.problems import ProblemError
 
-MOST_BYTES = MAX_VALUE_BYTES
-MOST_FRAMES = 500
+MAX_BYTES = MAX_VALUE_BYTES
+MAX_FRAMES = 500
 
 SHORT_BYTES = 100_000
 """A larger body is parsed outside of the event loop: parsing megabytes can take seconds."""
 
-MOST_SECONDS = 30.0
-LEAST_RATE = 1_000
+MAX_SECONDS = 30.0
+MIN_RATE = 1_000
 """Bytes a second. The time limit of a body grows with the bytes that have arrived at this rate, so a slow body is
 accepted, and one that stalls is not."""
 
@@ -33,7 +33,7 @@ LINES_TYPES = (NDJSON, "application/jsonl")
 
 _ARRAY = msgspec.json.Decoder(
     msgspec.defstruct(
-        "_ARRAY", [(f"element_{n}", msgspec.Raw, None) for n in range(MOST_FRAMES + 1)], array_like=True
+        "_ARRAY", [(f"element_{n}", msgspec.Raw, None) for n in range(MAX_FRAMES + 1)], array_like=True
     )
 )
 """Decodes one element more than the allowed number of frames, and skips the others: a list of all elements can take
@@ -64,8 +64,8 @@ def _frames(body: bytes, is_lines: bool) -> list[tuple[bytes, AnyFrame]]:
     values = _lines(body) if is_lines else _elements(body)
     if not values:
         raise ProblemError("bad-frame", "The body has no frame.", code="empty", frame=1)
-    if len(values) > MOST_FRAMES:
-        raise ProblemError("too-large", f"The body has more than {MOST_FRAMES} frames.")
+    if len(values) > MAX_FRAMES:
+        raise ProblemError("too-large", f"The body has more than {MAX_FRAMES} frames.")
     return [(one, _frame(one, number)) for number, one in enumerate(values, 1)]
 
 
@@ -76,29 +76,29 @@ async def read_bytes(request: Request, kinds: Sequence[str]) -> bytes:
         accepted = " or ".join(one for one in kinds if one)
         raise ProblemError("unsupported-media-type", f"Content-Type must be {accepted}, not {kind[:100]!r}.")
     _check_plain(request)
-    return await received(request, MOST_BYTES, f"The body has more than {MOST_BYTES} bytes.")
+    return await received(request, MAX_BYTES, f"The body has more than {MAX_BYTES} bytes.")
 
 
 async def received(request: Request, most: int, too_large: str) -> bytes:
     """Returns the body of a request. Raises `too-large`, with this sentence, if it has more than `most` bytes,
-    `too-slow` if it is not complete within `MOST_SECONDS`, plus a second for each `LEAST_RATE` bytes, after its head,
+    `too-slow` if it is not complete within `MAX_SECONDS`, plus a second for each `MIN_RATE` bytes, after its head,
     and `bad-parameter` if it ends early: its client is gone, which is no failure of the gateway."""
     pieces, size = [], 0
     began_at = asyncio.get_running_loop().time()
     try:
-        async with asyncio.timeout_at(began_at + MOST_SECONDS) as limit:
+        async with asyncio.timeout_at(began_at + MAX_SECONDS) as limit:
             async for piece in request.stream():
                 size += len(piece)
                 if size > most:
                     raise ProblemError("too-large", too_large, headers={"Connection": "close"})
                 pieces.append(piece)
-                limit.reschedule(began_at + MOST_SECONDS + size / LEAST_RATE)
+                limit.reschedule(began_at + MAX_SECONDS + size / MIN_RATE)
     except ClientDisconnect:
         raise ProblemError("bad-parameter", "The body ended early.") from None
     except TimeoutError:
         raise ProblemError(
             "too-slow",
-            f"Only {size} bytes of the body came in {MOST_SECONDS + size / LEAST_RATE:.0f} s.",
+            f"Only {size} bytes of the body came in {MAX_SECONDS + size / MIN_RATE:.0f} s.",
             headers={"Connection": "close"},
         ) from None
     return b"".join(pieces)
@@ -124,7 +124,7 @@ def _lines(body: bytes) -> list[bytes]:
     """Returns the lines that are not blank, but at most one more than the allowed number of frames."""
     lines = list[bytes]()
     at = 0
-    while len(lines) <= MOST_FRAMES and (found := _NOT_BLANK.search(body, at)) is not None:
+    while len(lines) <= MAX_FRAMES and (found := _NOT_BLANK.search(body, at)) is not None:
         begin = max(at, body.rfind(b"\n", at, found.start()) + 1)
         end = body.find(b"\n", found.start())
         at = len(body) if end == -1 else end + 1
@@ -154,7 +154,7 @@ def _cut(body: bytes) -> list[bytes]:
             begin = _behind_spaces(text, at + 1)
             end = _DECODER.raw_decode(text, begin)[1]
             elements.append(text[begin:end].encode())
-            if len(elements) > MOST_FRAMES:
+            if len(elements) > MAX_FRAMES:
                 return elements
             at = _behind_spaces(text, end)
             separator = text[at]

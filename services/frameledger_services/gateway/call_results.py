@@ -37,7 +37,7 @@ from frameledger_services.store.wanted_frames import PagedFrame, Wanted
 from frameledger_services.telemetry import tracing
 from frameledger_services.telemetry.message_spans import settling
 
-MOST_IGNORED = 5
+MAX_IGNORED = 5
 """How often one result may be ignored and sent again."""
 
 CALL = parameters.in_path(
@@ -192,7 +192,7 @@ def _frame_ids(
     what = json.dumps(result, sort_keys=True) if key is None else f"key {key}"
     digest = hashlib.sha256(what.encode()).hexdigest()
     name = f"{context_id}\nresult\n{call_id}\n{requested_version}\n{digest}"
-    return [str(uuid5(KEYS, f"{name}\n{number}")) for number in range(MOST_IGNORED)]
+    return [str(uuid5(KEYS, f"{name}\n{number}")) for number in range(MAX_IGNORED)]
 
 
 async def _earlier_frames(

@@ -23,10 +23,10 @@ from frameledger.tools import is_of_client, of_client, tool_names
 from frameledger_services import bounded_checks
 from frameledger_services.gateway.problems import ProblemError
 
-MOST = 128
+MAX_FUNCTIONS = 128
 """The maximum number of functions in a request, as in OpenAI's API."""
 
-MOST_CHECKED = 4_096
+MAX_CHECKED = 4_096
 """The number of schemas whose check is remembered."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -52,8 +52,8 @@ def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
     work = 0
     for number, definition in enumerate(definitions):
         place = f"tools[{number}]"
-        if number == MOST:
-            raise _refused("tools", f"at most {MOST} functions.")
+        if number == MAX_FUNCTIONS:
+            raise _refused("tools", f"at most {MAX_FUNCTIONS} functions.")
         if not isinstance(definition.name, str) or not _NAME.fullmatch(definition.name):
             raise _refused(
                 f"{place}.name", "a function's name is 1 to 64 letters, digits, underscores and hyphens."
@@ -68,7 +68,7 @@ def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
         for name in ("description", "parameters"):
             _check_carried(f"{place}.{name}", definition.name, getattr(definition, name))
         work += bounded_checks.work_of(definition.parameters)
-        if work > bounded_checks.MOST_WORK:
+        if work > bounded_checks.MAX_WORK:
             raise _refused(f"{place}.parameters", "the schemas are too large to be checked.")
         function["parameters"] = _parameters(f"{place}.parameters", definition.parameters)
         if definition.strict is not None:
@@ -153,7 +153,7 @@ class _Checked:
             return self._problems[digest]
         except KeyError:
             result = _problem_of(schema)
-        if len(self._problems) >= MOST_CHECKED:
+        if len(self._problems) >= MAX_CHECKED:
             self._problems.clear()
         self._problems[digest] = result
         return result

@@ -17,7 +17,7 @@ from frameledger_services.store.connections import Connections
 from frameledger_services.store.context_json import ContextHead, ContextJson, WantedContext
 from frameledger_services.store.shared_reads import SharedReads
 
-MOST_HEADS = 128
+MAX_HEADS = 128
 """The maximum number of contexts whose newest versions one statement reads. Each is one small row."""
 
 PATIENCE_SECONDS = 0.01
@@ -62,7 +62,7 @@ class Dependencies:
             self.database,
             context_json.newest,
             begun_within=begun_within,
-            most_at_once=MOST_HEADS,
+            most_at_once=MAX_HEADS,
             patience=PATIENCE_SECONDS,
         )
         object.__setattr__(self, "contexts", contexts)

@@ -30,7 +30,7 @@ much in memory."""
 PAGE_BYTES = 4 << 20
 """A page ends early once its frames have about this many bytes. `Link` leads to the next page."""
 
-MOST_IDS = 500
+MAX_IDS = 500
 
 VERSION = parameters.in_path(
     parameters.integer("version", ""), "version", "The version of the frame, from 1.", 1
@@ -46,7 +46,7 @@ OUTCOME = parameters.word(
     "outcome", "Only frames with this outcome.", "applied", "ignored", "unknown", "parked"
 )
 RUN = parameters.text("run_id", "Only frames that name this run.")
-ID = parameters.repeated(parameters.text("id", "Only the frames with these ids: `id=a&id=b`."), MOST_IDS)
+ID = parameters.repeated(parameters.text("id", "Only the frames with these ids: `id=a&id=b`."), MAX_IDS)
 FORMAT = parameters.word(
     "format",
     "`ndjson`: all frames as a file, one on each line, as with `Accept: application/x-ndjson`.",
@@ -184,8 +184,8 @@ def _selection(request: Request) -> tuple[Wanted, bool]:
     """Returns the requested frames, and whether the page is the last one of them."""
     after, before = AFTER.of(request), BEFORE.of(request)
     ids: Sequence[str] = request.query_params.getlist(ID.name)
-    if len(ids) > MOST_IDS:
-        raise ProblemError("bad-parameter", f"id: {MOST_IDS} at most.")
+    if len(ids) > MAX_IDS:
+        raise ProblemError("bad-parameter", f"id: {MAX_IDS} at most.")
     try:
         uuids = [frame_uuid(ID.read(one)) for one in ids]
     except ValueError as error:

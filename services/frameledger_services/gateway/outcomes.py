@@ -100,7 +100,7 @@ _BODY = {
             "type": "array",
             "description": "Of each frame its `id` and `place`, as the append returned them.",
             "minItems": 1,
-            "maxItems": body.MOST_FRAMES,
+            "maxItems": body.MAX_FRAMES,
             "items": {
                 "type": "object",
                 "required": ["id", "place"],
@@ -166,9 +166,9 @@ async def _published(request: Request, topic: str) -> list[PublishedFrame]:
     except (ValueError, RecursionError) as error:
         raise ProblemError("bad-parameter", f"The body is not valid JSON: {error}.") from None
     listed = parsed.get("frames") if isinstance(parsed, dict) else None
-    if not isinstance(listed, list) or not 0 < len(listed) <= body.MOST_FRAMES:
+    if not isinstance(listed, list) or not 0 < len(listed) <= body.MAX_FRAMES:
         raise ProblemError(
-            "bad-parameter", f'The body is {{"frames": [...]}}, with 1 to {body.MOST_FRAMES} of them.'
+            "bad-parameter", f'The body is {{"frames": [...]}}, with 1 to {body.MAX_FRAMES} of them.'
         )
     return [_frame(one, topic) for one in listed]
 

@@ -22,7 +22,7 @@ from frameledger_services.store import client_marks, connections
 from frameledger_services.store.connections import Connections
 from frameledger_services.supervision import Backoff, pause
 
-MOST_MARKS = 1_000
+MAX_MARKS = 1_000
 """The maximum number of marks of this process: PostgreSQL has room for some thousands of locks of all sessions. Beyond
 it nothing is marked, and clients have to reconnect to this process."""
 
@@ -111,7 +111,7 @@ class SharedMarks:
         if self._session is None:
             self._session = await connections.connect(self._settings, "frameledger-gateway")
             self._set = set()
-        wanted_marks = set(list(self._wanted_marks)[:MOST_MARKS])
+        wanted_marks = set(list(self._wanted_marks)[:MAX_MARKS])
         if old := self._set - wanted_marks:
             await client_marks.remove(self._session, old)
             self._set -= old

@@ -27,11 +27,11 @@ from frameledger_services.inference.dependencies import RunDependencies, RunOutc
 from frameledger_services.providers.errors import ConnectionLostError
 from frameledger_services.providers.service import LLMService
 
-MOST_FAILURES = 3
+MAX_FAILURES = 3
 """Maximum failed attempts of a run; then a fatal error closes it (R4.4). An attempt fails if its worker dies, or if the
 answer breaks off while this worker has the run. One that its worker released, as on SIGTERM, has not failed."""
 
-MOST_ATTEMPTS = 10
+MAX_ATTEMPTS = 10
 """Maximum attempts of a run, however they ended: no model is called for ever."""
 
 _log = logs.get_logger("inference")
@@ -46,17 +46,17 @@ async def answer(run: ClaimedRun, model: LLMService[Any], deps: RunDependencies)
     failures = run.deaths
     while number is not None:
         attempt = AnswerAttempt(run, number, model, deps)
-        if failures >= MOST_FAILURES:
+        if failures >= MAX_FAILURES:
             return await attempt.give_up(f"{failures} workers died while they answered.")
-        if number > MOST_ATTEMPTS:
-            return await attempt.give_up(f"{MOST_ATTEMPTS} attempts were started, and none was completed.")
+        if number > MAX_ATTEMPTS:
+            return await attempt.give_up(f"{MAX_ATTEMPTS} attempts were started, and none was completed.")
         lost = await attempt.run()
         if lost is None:
             return "done"
         failures += 1
-        if failures == MOST_FAILURES:
+        if failures == MAX_FAILURES:
             return await attempt.give_up(
-                f"{MOST_FAILURES} attempts failed. In the last one the answer broke off: {lost.message}"
+                f"{MAX_FAILURES} attempts failed. In the last one the answer broke off: {lost.message}"
             )
         reason = deps.redacted(lost.message)
         _log.warning(

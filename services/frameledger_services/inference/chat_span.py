@@ -17,7 +17,7 @@ from frameledger_services.telemetry import names, tracing
 from frameledger_services.telemetry.message_spans import of_context
 from frameledger_services.telemetry.tracing import Value
 
-MOST_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+MAX_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """The names of the limit of an answer's tokens in a request."""
 
 
@@ -95,7 +95,7 @@ def _attributes(run: ClaimedRun, model: LLMService[Any], request: Request | None
             names.GEN_AI_REQUEST_STREAM: True,
             names.GEN_AI_REQUEST_TEMPERATURE: _number(body.get("temperature")),
             names.GEN_AI_REQUEST_MAX_TOKENS: next(
-                (limit for name in MOST_TOKENS if (limit := _number(body.get(name))) is not None), None
+                (limit for name in MAX_TOKENS if (limit := _number(body.get(name))) is not None), None
             ),
             names.REQUEST_SHA256: request.sha256,
             names.SERVER_ADDRESS: address,

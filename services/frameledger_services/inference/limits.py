@@ -31,7 +31,7 @@ from frameledger_services.store.spending import Place, Spent
 SETTLED = timedelta(hours=1)
 """Runs that were requested this long ago are over: their usage is added up once."""
 
-MOST_COUNTED = 2**31
+MAX_COUNTED = 2**31
 """Up to this number, runs within a minute are counted. A higher limit is never reached."""
 
 REMEMBERED_SECONDS = 2.0
@@ -161,7 +161,7 @@ async def _of_its_runs(
             return rounds.error("too_many_rounds", what)
     if minute:
         # A conversation may name the largest number of SQL, to which 1 cannot be added.
-        most = min(int(minute.value), MOST_COUNTED)
+        most = min(int(minute.value), MAX_COUNTED)
         if await spending.runs_in_minute(connection, context_id, place.requested_at, most + 1) > most:
             what = f"More than {most} runs were requested within a minute."
             return minute.error("too_many_runs", what)

@@ -17,7 +17,7 @@ from frameledger.frames import AnyFrame, LLMTextFrame, LLMThoughtTextFrame
 Send = Callable[[Sequence[AnyFrame]], Awaitable[None]]
 """Publishes frames in order, and returns when they are on the log."""
 
-MOST_CHARACTERS = 64 * 1024
+MAX_CHARACTERS = 64 * 1024
 """Maximum length of a merged frame: far below a topic's limit, also after minutes without a broker."""
 
 
@@ -120,7 +120,7 @@ def _took(last: AnyFrame | _Pieces, frame: _Piece) -> bool:
     """Merge this piece into the last buffered one if possible. Returns whether it was merged."""
     if not isinstance(last, _Pieces) or type(last.first) is not type(frame):
         return False
-    if last.length + len(frame.text) > MOST_CHARACTERS:
+    if last.length + len(frame.text) > MAX_CHARACTERS:
         return False
     last.texts.append(frame.text)
     last.length += len(frame.text)

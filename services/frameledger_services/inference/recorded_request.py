@@ -75,8 +75,8 @@ def rebuild(recorded: RecordedRequest, create: Callable[[str], LLMService[Any]])
         apply_config(model, recorded.config)
     except (KeyError, TypeError, ValidationError) as error:
         raise NoRequestError(
-            f"How the worker {recorded.start.worker} made its requests is written in no form that this release reads "
-            f"({type(error).__name__}). Try the release that answered."
+            f"This release cannot read the configuration that worker {recorded.start.worker} recorded "
+            f"({type(error).__name__}). Use the release that answered the run."
         ) from error
     request = request_of(model, recorded.stored, recorded.start.metadata.get(CANCEL_TOOLS, ()))
     if isinstance(request, ProviderError):

@@ -36,7 +36,7 @@ Item = tuple[int, int, str, Any, Model | None]
 
 USER, ASSISTANT, LLM, OUTPUT = "user", "assistant", "llm", "output"
 
-MOST_CAPTURED = 50_000
+MAX_CAPTURED = 50_000
 """Maximum items that wait for the thread. It takes them every 20 to 50 ms, so the limit is reached only if it is
 dead."""
 
@@ -169,7 +169,7 @@ class Capture:
         context = self.context
         if context is None:
             return
-        if len(self.items) > MOST_CAPTURED:
+        if len(self.items) > MAX_CAPTURED:
             self.retell()
             return
         try:
@@ -321,7 +321,7 @@ class Capture:
 
         def note(frame: Any) -> None:
             try:
-                if frame.metadata or len(items) > MOST_CAPTURED:
+                if frame.metadata or len(items) > MAX_CAPTURED:
                     otherwise(frame)
                 else:
                     append((next_sequence(), time_ns(), at, frame, None))
@@ -352,7 +352,7 @@ class Capture:
         return target is not None and (self._answering is None or self._answering.processor is not target)
 
     def _append(self, at: str, captured: Any, model: Model | None = None) -> int | None:
-        if len(self.items) > MOST_CAPTURED and at != CHANGES:
+        if len(self.items) > MAX_CAPTURED and at != CHANGES:
             self.lost += 1
             return None
         sequence = next(self._sequence)

@@ -12,8 +12,8 @@ from typing import Any
 from frameledger_services.pipecat.capture import TOKENS, Item
 from frameledger_services.pipecat.translate import name_of
 
-MOST_JOINED = 50
-MOST_CHARACTERS = 4_000
+MAX_JOINED = 50
+MAX_CHARACTERS = 4_000
 """If a frame cannot be stored, or the broker rejects it, no more text than this is lost with it."""
 
 WITHIN_NS = 50_000_000
@@ -28,12 +28,12 @@ def take_joined(items: deque[Item]) -> Item:
         return item
     kind = type(token)
     texts, characters = [token.text], len(token.text)
-    while items and len(texts) < MOST_JOINED:
+    while items and len(texts) < MAX_JOINED:
         _, later_ns, later_at, later, _ = items[0]
         if type(later) is not kind or later_at != at or not _are_alike(token, later):
             break
         characters += len(later.text)
-        if later_ns - ns > WITHIN_NS or characters > MOST_CHARACTERS:
+        if later_ns - ns > WITHIN_NS or characters > MAX_CHARACTERS:
             break
         texts.append(later.text)
         items.popleft()

@@ -13,7 +13,7 @@ from typing import Any
 
 from frameledger_services.pipecat.values import is_specific, to_json
 
-MOST_REWRITES = 8
+MAX_REWRITES = 8
 """Up to this many changed or removed messages are published one by one; beyond it, the whole list is."""
 
 
@@ -74,7 +74,7 @@ def _difference(old: list[Any], live: Sequence[Any]) -> tuple[list[Any], tuple[C
         # Compared in C where messages were only appended.
         is_longer_only = len(live) > count and old == live[:count]
         differing = [] if is_longer_only else [place for place in range(count) if old[place] != live[place]]
-        if len(differing) > MOST_REWRITES:
+        if len(differing) > MAX_REWRITES:
             return None
         now = list(old)
         for place in differing:
@@ -83,7 +83,7 @@ def _difference(old: list[Any], live: Sequence[Any]) -> tuple[list[Any], tuple[C
         now += map(_copy, behind)
         rewritten = [Rewritten(place, to_json(live[place])) for place in differing]
         return now, (*rewritten, *([Appended(tuple(map(to_json, behind)))] if behind else ()))
-    if count - len(live) > MOST_REWRITES:
+    if count - len(live) > MAX_REWRITES:
         return None
     removed_places: list[int] = []
     for place, message in enumerate(old):

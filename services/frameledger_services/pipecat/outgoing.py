@@ -25,7 +25,7 @@ from frameledger_services.pipecat.translate import translate
 SIZE_OF_ONE = 800_000
 """Messages are grouped into frames of about this size; topics accept a megabyte by default. A message is not split."""
 
-MOST_GAPS = 200
+MAX_GAPS = 200
 """A history with more removed messages is published again: the fold does not track older gaps."""
 
 
@@ -104,7 +104,7 @@ class Encoder:
             return [_messages("LLMMessagesAppendFrame", part) for part in parts_of(change.messages)]
         assert isinstance(change, Rewritten)
         known = self.positions
-        if known.next_position - 1 - len(known.messages) > MOST_GAPS:
+        if known.next_position - 1 - len(known.messages) > MAX_GAPS:
             return self._replace(tuple(known.messages))
         return [{"type": "LLMMessageRewriteFrame", "position": position, "message": change.message}]
 

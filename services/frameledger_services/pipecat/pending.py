@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-MOST_FRAMES = 20_000
-MOST_BYTES = 16 * 1024 * 1024
+MAX_FRAMES = 20_000
+MAX_BYTES = 16 * 1024 * 1024
 
 EXPENDABLE, FOLLOWED, MESSAGES = 0, 1, 2
 """Ranks of frames: evidence, tokens and interim words; frames that clients follow, such as turns and calls; frames with
@@ -66,8 +66,8 @@ class Pending:
         gap: Callable[[dict[str, int], int, int], Waiting],
         history: Callable[[], list[Waiting]],
         *,
-        most_frames: int = MOST_FRAMES,
-        most_bytes: int = MOST_BYTES,
+        most_frames: int = MAX_FRAMES,
+        most_bytes: int = MAX_BYTES,
     ) -> None:
         self._gap, self._history = gap, history
         self._most_frames, self._most_bytes = most_frames, most_bytes

@@ -13,7 +13,7 @@ from frameledger_services.telemetry import names, tracing
 from frameledger_services.telemetry.message_spans import of_context, processing
 from frameledger_services.telemetry.tracing import Span
 
-MOST_LINKS = 32
+MAX_LINKS = 32
 
 
 def batch_span(topic: str, group: str, batch: Sequence[DecodedRecord]) -> Span:
@@ -42,7 +42,7 @@ def batch_span(topic: str, group: str, batch: Sequence[DecodedRecord]) -> Span:
     if not others:
         return processing(topic, group, first.traceparent, count | of_context(first.context_id))
     links = tuple(one.traceparent or "" for one in by_trace.values())
-    return processing(topic, group, None, count, links=links[:MOST_LINKS])
+    return processing(topic, group, None, count, links=links[:MAX_LINKS])
 
 
 def note_outcomes(span: Span, parts: Sequence[Rows]) -> None:

@@ -23,7 +23,7 @@ from frameledger_services.projector.rows import Rows
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
-MOST_TOKENS = 10**12
+MAX_TOKENS = 10**12
 """The maximum of each kind of tokens in a row. A frame may have any number of 8 bytes, and a sum of two of those would
 overflow: every view and every limit of tokens would fail, for all conversations."""
 
@@ -74,7 +74,7 @@ def write_counted(
 def used(usage: Usage, *, partial: bool) -> Row:
     """Returns the columns of an answer's usage. With `partial` more may follow, or is unknown."""
     counts = {name: getattr(usage, name) for name in TOKENS}
-    row: Row = {name: None if count is None else min(count, MOST_TOKENS) for name, count in counts.items()}
+    row: Row = {name: None if count is None else min(count, MAX_TOKENS) for name, count in counts.items()}
     return row | {"usage_partial": partial}
 
 

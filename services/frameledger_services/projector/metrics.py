@@ -15,10 +15,10 @@ from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Counting, Metrics
 
-MOST_RUNS = 10_000
+MAX_RUNS = 10_000
 """Maximum open runs whose request time is kept. The time to first text of other runs is not measured."""
 
-MOST_ENDS = 1_000
+MAX_ENDS = 1_000
 
 clock = time.perf_counter
 
@@ -101,7 +101,7 @@ class ProjectorMetrics:
             if "requested_at" in row:
                 self._metrics.counter(listed.RUNS_REQUESTED, row["trigger"]).inc()
                 known = self._runs[key] = [row["requested_at"], ""]
-                if len(self._runs) > MOST_RUNS:
+                if len(self._runs) > MAX_RUNS:
                     self._runs.popitem(last=False)
             if known is not None:
                 known[1] = row.get("model") or known[1]
@@ -139,7 +139,7 @@ class _Lag:
         ends = self._ends[partition.partition]
         while ends and ends[0][1] <= partition.next_offset:
             ends.popleft()
-        if _behind(partition) and len(ends) < MOST_ENDS:
+        if _behind(partition) and len(ends) < MAX_ENDS:
             end = partition.end_offset or 0
             if not ends or end > ends[-1][1]:
                 ends.append((now, end))

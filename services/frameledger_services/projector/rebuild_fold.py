@@ -31,7 +31,7 @@ STAGED_ABOVE = 1_000
 """A conversation of more frames is staged, so that its lock is held no longer than that of a conversation of this
 size."""
 
-MOST_ROUNDS = 10
+MAX_ROUNDS = 10
 """How often newly arrived frames are folded without the lock. After that, a projector that writes faster than we fold
 has to wait."""
 
@@ -140,7 +140,7 @@ async def fold_aside(
     await failpoint("before fold")
     head = await stored_heads.beginning(connection, context_id)
     folding = RebuildFold(connection, head, staged=True)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         # Read after the beginning: a version that was read before an erasure in between would belong to another life.
         seen = await statements.look(connection, context_id)
         if seen is None:

@@ -19,7 +19,7 @@ API counts thoughts as part of the answer and refuses a budget that leaves nothi
 
 CACHED: Mapping[str, Any] = {"type": "ephemeral"}
 
-MOST_MARKS = 4
+MAX_MARKS = 4
 """More of them in one request are refused."""
 
 BINDING = "block_binding"
@@ -146,7 +146,7 @@ def _mark(
     conversation: AnthropicMessages, system: list[Mapping[str, Any]], tools: list[Mapping[str, Any]]
 ) -> None:
     """Mark the ends for caching, the longest beginning first."""
-    room = MOST_MARKS - conversation.marks - sum("cache_control" in tool for tool in tools)
+    room = MAX_MARKS - conversation.marks - sum("cache_control" in tool for tool in tools)
     heads = [] if conversation.marks else [head for head in (system, tools) if head]
     if room > 0 and conversation.mark_stable_end(CACHED):
         room -= 1

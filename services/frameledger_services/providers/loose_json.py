@@ -11,7 +11,7 @@ from typing import Any
 
 JsonObject = dict[str, Any]
 
-_MOST = 2**53
+_MAX_COUNT = 2**53
 """Small enough that the sum of several fits into a field of a frame."""
 
 
@@ -40,4 +40,6 @@ def text(value: object) -> str:
 
 def number(value: object) -> int | None:
     """Returns the value if it is a whole number from 0 to the largest count that a server may report, else None."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else None
+    return (
+        value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT else None
+    )

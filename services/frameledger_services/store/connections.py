@@ -20,7 +20,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.settings_masking import without_password
 from frameledger_services.store import extreme_times, schema
 
-MOST = 4
+MAX_CONNECTIONS = 4
 READ_SECONDS = 30.0
 
 SESSION = {"jit": "off"}
@@ -80,7 +80,7 @@ class Connections:
         settings: Settings,
         name: str = "frameledger-client",
         *,
-        most: int = MOST,
+        most: int = MAX_CONNECTIONS,
         within: float | None = None,
         free_within: float | None = None,
         role: Role = "frameledger_reader",

@@ -22,7 +22,7 @@ _TABLES = {
 }
 """Tables in which a conversation without a head has no rows, each with the column of its versions."""
 
-MOST = 100
+MAX_ROWS = 100
 """Rows without a head that are listed of each table."""
 
 
@@ -49,7 +49,7 @@ class ErasureSummary:
 
 
 async def without_head(connection: Connection, context_ids: Sequence[str] | None) -> list[Leftover]:
-    """Returns the rows of conversations without a head, at most `MOST` of each table; of all conversations if
+    """Returns the rows of conversations without a head, at most `MAX_ROWS` of each table; of all conversations if
     `context_ids` is None, which reads an index of each table once."""
     async with connection.cursor(row_factory=class_row(Leftover)) as cursor:
         await cursor.execute(_WITHOUT_HEAD, {"ids": None if context_ids is None else list(context_ids)})
@@ -81,7 +81,7 @@ _WITHOUT_HEAD = " UNION ALL ".join(
         AND NOT EXISTS (SELECT FROM contexts WHERE contexts.context_id = {table}.context_id)
     GROUP BY context_id
     ORDER BY context_id
-    LIMIT {MOST})
+    LIMIT {MAX_ROWS})
     """
     for table, version in _TABLES.items()
 )

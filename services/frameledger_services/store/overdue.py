@@ -1,7 +1,7 @@
 """Speakers whose stop is missing, and the conditions that all queries for overdue work share.
 
 Each function runs one statement and changes nothing. It reads what is open, by the partial index on exactly that, and a
-bounded number of its frames, however long the conversation. It returns at most `MOST_ROWS` rows.
+bounded number of its frames, however long the conversation. It returns at most `MAX_ROWS` rows.
 
 There are two clocks. Silence is counted from when the last frame became known, which is when it was written to the
 tables (`recorded_at`): nothing is overdue because the projector was away for an hour. A call's deadline is counted from
@@ -23,7 +23,7 @@ from frameledger_services.database_types import Connection
 
 Row = TypeVar("Row")
 
-MOST_ROWS = 200
+MAX_ROWS = 200
 
 WINDOW = 10_000
 """The number of a context's newest frames that are searched; a speaker without a frame among them has been silent."""
@@ -76,7 +76,7 @@ async def turns(
         WHERE head.turn_opened_version IS NOT NULL AND {JUDGED}
             AND heard.recorded_at < CASE WHEN head.turn_waits THEN {ago("final_words")} ELSE {ago("silent")} END
             AND heard.partition = ANY (%(current)s)
-        LIMIT {MOST_ROWS}
+        LIMIT {MAX_ROWS}
         """,
         silent=silent,
         final_words=final_words,
@@ -100,7 +100,7 @@ async def speeches(connection: Connection, limit: float, current: Sequence[int])
         WHERE head.bot_since_version IS NOT NULL AND {JUDGED}
             AND heard.recorded_at < {ago("limit")}
             AND heard.partition = ANY (%(current)s)
-        LIMIT {MOST_ROWS}
+        LIMIT {MAX_ROWS}
         """,
         limit=limit,
         current=list(current),

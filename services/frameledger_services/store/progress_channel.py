@@ -51,14 +51,14 @@ async def notify_progress(
     context_ids: Collection[str] | None = None,
 ) -> None:
     """NOTIFY the next offsets of partitions, and the conversations of the stored records if they are known and not
-    more than `MOST_CONVERSATIONS`. Offsets that are too many for a notification are left out, with everything else.
+    more than `MAX_CONVERSATIONS`. Offsets that are too many for a notification are left out, with everything else.
 
     Commits before this call are on disk when it returns.
     """
     payload = " ".join([topic, *(f"{partition}:{offset}" for partition, offset in offsets.items())])
     if not offsets or len(payload) > _LONGEST:
         payload = ""
-    elif context_ids is not None and len(context_ids) <= MOST_CONVERSATIONS:
+    elif context_ids is not None and len(context_ids) <= MAX_CONVERSATIONS:
         payload = " ".join([payload, _CONVERSATIONS, *sorted(map(hash_of, context_ids))])
     # PostgreSQL does not flush the WAL for a transaction that only notifies: hence the WAL message, which is not read.
     await connection.execute(
@@ -66,12 +66,12 @@ async def notify_progress(
     )
 
 
-MOST_CONVERSATIONS = 200
+MAX_CONVERSATIONS = 200
 """The maximum number in one notification: every listener receives them, also those that do not need them. With more of
 them, checking everything that is followed is a small part of the work."""
 
 _HASH_BYTES = len(f" {hash_of('')}")
-_LONGEST = 7_990 - (MOST_CONVERSATIONS + 1) * _HASH_BYTES
+_LONGEST = 7_990 - (MAX_CONVERSATIONS + 1) * _HASH_BYTES
 """The maximum bytes of topic and offsets. PostgreSQL's limit of a payload is 8,000 bytes."""
 
 _CONVERSATIONS = "#"

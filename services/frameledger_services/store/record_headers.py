@@ -20,13 +20,13 @@ def headers_from_json(written: str) -> tuple[tuple[str, bytes | None], ...]:
         pairs = json.loads(written)
         if not all(isinstance(pair, list) for pair in pairs):
             # A text of two letters would be read as a pair.
-            raise ValueError("a header is a list of a name and a value")
+            raise TypeError("a header is a list of a name and a value")
         headers = tuple((name, _header_bytes(value)) for name, value in pairs)
         # No record has a name with half of a character.
         "".join(name for name, _ in headers).encode()
     # What JSON of another shape leads to, and JSON that is nested too deeply.
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-        raise ValueError(repr(error)) from error
+        raise ValueError(f"not the headers of a record: {error!r}") from error
     return headers
 
 

@@ -20,10 +20,10 @@ from typing import Generic, TypeVar
 from frameledger_services.database_types import Connection
 from frameledger_services.store.connections import Connections, DatabaseUnavailableError
 
-MOST_STATEMENTS = 2
+MAX_STATEMENTS = 2
 """The maximum number of statements in progress."""
 
-MOST_AT_ONCE = 16
+MAX_AT_ONCE = 16
 """The maximum number of requests in one statement, unless answers are small: it is as slow as the slowest of them, and
 all answers are in memory at the same time."""
 
@@ -65,7 +65,7 @@ class SharedReads(Generic[_A, _R]):
         read: Callable[[Connection, Sequence[_A]], Awaitable[Sequence[_R]]],
         *,
         begun_within: float,
-        most_at_once: int = MOST_AT_ONCE,
+        most_at_once: int = MAX_AT_ONCE,
         patience: float = 0.0,
     ) -> None:
         """`read` returns an answer for each question, in their order. No question waits longer than `begun_within`
@@ -102,7 +102,7 @@ class SharedReads(Generic[_A, _R]):
 
     def _begin(self) -> None:
         """Begin a statement, or see to it that one begins when those under way take too long."""
-        if len(self._working) >= MOST_STATEMENTS:
+        if len(self._working) >= MAX_STATEMENTS:
             return
         loop = asyncio.get_running_loop()
         if self._working and (left := self._begun_at + self._patience - loop.time()) > 0:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from frameledger_services.database_types import Connection
 from frameledger_services.store.client_calls import WAITS_FOR_PERSON
 
-MOST_COUNTED = 100_000
+MAX_COUNTED = 100_000
 """Rows of the outbox beyond that are not counted: while a broker is away for long there may be millions."""
 
 
@@ -29,7 +29,7 @@ class WorkToDo:
 
     @property
     def outbox(self) -> int:
-        """Of all kinds, up to `MOST_COUNTED`."""
+        """Of all kinds, up to `MAX_COUNTED`."""
         return sum(self.outbox_rows.values())
 
 
@@ -52,7 +52,7 @@ async def count(connection: Connection) -> WorkToDo:
                 FROM (SELECT kind, recorded_at FROM outbox LIMIT %s) AS first_rows
             )
         """,
-        (MOST_COUNTED,),
+        (MAX_COUNTED,),
     )
     row = await cursor.fetchone()
     assert row is not None

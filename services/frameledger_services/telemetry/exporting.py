@@ -26,11 +26,11 @@ OF_BATCHES = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 OF_SPANS = "opentelemetry.sdk._shared_internal"
 """OpenTelemetry's logger of each dropped span."""
 
-MOST_COMPLAINTS = 2
+MAX_COMPLAINTS = 2
 """The last of them may only say that it was tried often enough, and the one before it why each time failed, if the
 exporter's timeout left time for several."""
 
-MOST_CHARACTERS = 500
+MAX_CHARACTERS = 500
 
 _ADDRESS = re.compile(r"\S*[/?@]\S*")
 """What may be a URL or a part of one: those of collectors may have a key in any place."""
@@ -54,10 +54,10 @@ class Complaints(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._last = deque[str](maxlen=MOST_COMPLAINTS)
+        self._last = deque[str](maxlen=MAX_COMPLAINTS)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._last.append(_ADDRESS.sub(HIDDEN, record.getMessage())[:MOST_CHARACTERS])
+        self._last.append(_ADDRESS.sub(HIDDEN, record.getMessage())[:MAX_CHARACTERS])
 
     def take(self) -> str | None:
         """Returns what was said since the last call; None if nothing was."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 OTHER = "other"
-"""The label value for all values that are not listed, or come after the first `MOST_NAMES`."""
+"""The label value for all values that are not listed, or come after the first `MAX_NAMES`."""
 
 
-MOST_NAMES = 50
+MAX_NAMES = 50
 """Maximum values of an open label in one process. Any model or function name can occur in a conversation."""
 
 
@@ -28,7 +28,7 @@ class Label:
     name: str
     values: tuple[str, ...] = ()
     open_to: Literal["", "names", "settings"] = ""
-    """`names`: up to `MOST_NAMES` values, then `other`. `settings`: configured names, such as topics."""
+    """`names`: up to `MAX_NAMES` values, then `other`. `settings`: configured names, such as topics."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from frameledger.stored import FOLD_VERSION
 from frameledger_services.telemetry import metrics
 from frameledger_services.telemetry.metric_types import (
-    MOST_NAMES,
+    MAX_NAMES,
     OTHER,
     Counter,
     Gauge,
@@ -31,10 +31,10 @@ from frameledger_services.telemetry.metric_types import (
 )
 from frameledger_services.telemetry.metrics_recorder import Counting, Metrics, Observing, Read, Showing
 
-MOST_FOUND = 5_000
+MAX_FOUND = 5_000
 """Maximum cached series. Label values can come from clients, so the cache is bounded."""
 
-MOST_AT_ONCE = 500
+MAX_AT_ONCE = 500
 """A metric with closed lists of labels creates all its series at the start unless there are more than this."""
 
 
@@ -87,7 +87,7 @@ class ProcessMetrics(Metrics):
         with self._lock:
             family = self._family(metric)
             child = family.labels(*self._bounded(metric, values)) if metric.labels else family
-            if len(self._found) < MOST_FOUND:
+            if len(self._found) < MAX_FOUND:
                 self._found[key] = child
             return child
 
@@ -116,7 +116,7 @@ class ProcessMetrics(Metrics):
             elif label.open_to == "names":
                 # A value has the same name in all metrics.
                 known = self._names.setdefault(("", label.name), {""})
-                if value not in known and len(known) <= MOST_NAMES:
+                if value not in known and len(known) <= MAX_NAMES:
                     known.add(value)
                 yield value if value in known else OTHER
             else:
@@ -126,8 +126,8 @@ class ProcessMetrics(Metrics):
 def _closed_series(labels: tuple[Label, ...]) -> Iterable[tuple[str, ...]]:
     if not labels or not all(label.values for label in labels):
         return []
-    series = list(itertools.islice(itertools.product(*(label.values for label in labels)), MOST_AT_ONCE + 1))
-    return series if len(series) <= MOST_AT_ONCE else []
+    series = list(itertools.islice(itertools.product(*(label.values for label in labels)), MAX_AT_ONCE + 1))
+    return series if len(series) <= MAX_AT_ONCE else []
 
 
 class _Watched(Collector):

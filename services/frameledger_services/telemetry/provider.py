@@ -33,8 +33,8 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 PROTOCOL = "http/protobuf"
 
-MOST_WAITING = "OTEL_BSP_MAX_QUEUE_SIZE"
-MOST_WAITING_DEFAULT = 2048
+MAX_WAITING = "OTEL_BSP_MAX_QUEUE_SIZE"
+MAX_WAITING_DEFAULT = 2048
 """Maximum waiting spans: OpenTelemetry's default. The oldest are dropped."""
 
 LAST_SECONDS = 2.0
@@ -84,8 +84,8 @@ def recording(service: str, metrics: Metrics = NO_METRICS) -> Iterator[None]:
 
 def most_waiting() -> int:
     """Returns the maximum number of waiting spans from the environment; values that are not numbers are ignored."""
-    value = os.environ.get(MOST_WAITING, "").strip()
-    return int(value) if value.isascii() and value.isdigit() and int(value) else MOST_WAITING_DEFAULT
+    value = os.environ.get(MAX_WAITING, "").strip()
+    return int(value) if value.isascii() and value.isdigit() and int(value) else MAX_WAITING_DEFAULT
 
 
 def _begin(service: str, metrics: Metrics) -> tuple[TracerProvider, CountedProcessor] | None:

@@ -101,7 +101,7 @@ async def _keep_time(
         host=socket.gethostname(),
         pid=os.getpid(),
         lease_secs=LEASE_SECONDS + 2 * settings.timekeeper_every_secs,
-        slots=overdue.MOST_ROWS,
+        slots=overdue.MAX_ROWS,
     )
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(

@@ -16,7 +16,7 @@ from frameledger_services.pipecat import FrameledgerObserver
 from frameledger_services.pipecat.numbered_ids import NumberedIds
 from frameledger_services.pipecat.values import to_json
 
-MOST_WITHOUT_A_FRAME = 1_000
+MAX_WITHOUT_A_FRAME = 1_000
 """Consecutive captured items without a frame."""
 
 
@@ -91,7 +91,7 @@ class Recording:
         sequence, number = 0, -1
         for frame in self.broker.frames:
             here = (sequence, number + 1)
-            behind = ((later, 0) for later in range(sequence + 1, sequence + MOST_WITHOUT_A_FRAME))
+            behind = ((later, 0) for later in range(sequence + 1, sequence + MAX_WITHOUT_A_FRAME))
             sequence, number = next(one for one in chain([here], behind) if frame.id == self._id(*one))
             yield sequence, frame
 

@@ -40,7 +40,7 @@ from frameledger.frames import VisionTextFrame
 pytestmark = pytest.mark.rule("R8.4")
 
 ENVELOPE, CHARACTER = 1024, 8
-MOST = 100_000
+MAX = 100_000
 ANY = (1, 1)
 """The smallest limits that there are."""
 
@@ -54,7 +54,7 @@ def written(*frames):
 
 def least(name, accepted):
     """The smallest limit of this name that is enough."""
-    low, high = 1, MOST
+    low, high = 1, MAX
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if accepted(limits(**{name: middle})) else (middle + 1, high)

@@ -188,12 +188,12 @@ def _print(page: Page, row: _Row) -> None:
 def _clipped(text: str) -> str:
     return (
         text
-        if len(text) <= _MOST_CHARACTERS
-        else f"{text[:_MOST_CHARACTERS]}... ({len(text) - _MOST_CHARACTERS:,} characters more)"
+        if len(text) <= _MAX_CHARACTERS
+        else f"{text[:_MAX_CHARACTERS]}... ({len(text) - _MAX_CHARACTERS:,} characters more)"
     )
 
 
-_MOST_CHARACTERS = 10_000
+_MAX_CHARACTERS = 10_000
 """Maximum characters of a message that are compared and shown."""
 
 

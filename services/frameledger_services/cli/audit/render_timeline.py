@@ -19,7 +19,7 @@ _NOT_WORDS = {
 """Frames whose text is JSON or names."""
 
 _TYPE = 22
-_LEAST = 24
+_MIN_WIDTH = 24
 """Columns below which the effect of a frame is printed below the frame and not beside it."""
 
 
@@ -54,11 +54,11 @@ class Lines:
             (f"{pager.padded(of, SHORT)}  ", "cyan"),
         ]
         indent = sum(len(text) for text, _ in head)
-        if self._page.width - indent < _LEAST:
+        if self._page.width - indent < _MIN_WIDTH:
             self._page.line(*head)
             indent = self._version + 2
             head = [(" " * indent, "")]
-        for rest in self._what(entry, max(self._page.width - indent, _LEAST)):
+        for rest in self._what(entry, max(self._page.width - indent, _MIN_WIDTH)):
             self._page.line(*head, *rest)
             head = [(" " * indent, "")]
         while self._traces and self._traces[0][0] <= entry.to_version:

@@ -1,4 +1,4 @@
-"""The explanation of a message that `explain_message` returns, as text of at most `MOST_LINES` lines."""
+"""The explanation of a message that `explain_message` returns, as text of at most `MAX_LINES` lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from frameledger_services.cli.terminal.column_text import clock, frame_type, sho
 from frameledger_services.cli.terminal.pager import Page
 from frameledger_services.cli.terminal.plural import plural
 
-MOST_LINES = 40
+MAX_LINES = 40
 
 READINGS, HEARD, CALL_FRAMES, LOST, CAUSES = 4, 3, 4, 6, 3
 """Maximum lines of each kind. Of more, the first and the last ones are shown, and the number left out."""

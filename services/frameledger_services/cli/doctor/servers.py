@@ -10,15 +10,13 @@ import psycopg
 
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.database_types import Connection
+from frameledger_services.embedded.directory import MIN_SPACE
 from frameledger_services.settings import Settings
 from frameledger_services.store import server
 from frameledger_services.store.server import Server
 
-LITTLE = 1024 * 1024 * 1024
+LOW_SPACE = 1024 * 1024 * 1024
 """Free bytes below which `doctor` warns: PostgreSQL's WAL may take as much."""
-
-LEAST = 256 * 1024 * 1024
-"""Free bytes below which the check fails and `up` does not start."""
 
 LONG_SECONDS = 600.0
 """Age of a transaction, in seconds, above which `doctor` warns: it retains old row versions of every batch."""
@@ -32,12 +30,12 @@ def disk(settings: Settings) -> Iterator[Finding]:
     except OSError:
         return
     free_space = f"{_size(free)} are free on the disk of {directory}"
-    if free >= LITTLE:
+    if free >= LOW_SPACE:
         yield Finding("disk", "ok", f"{free_space}.")
         return
     yield Finding(
         "disk",
-        "fail" if free < LEAST else "warn",
+        "fail" if free < MIN_SPACE else "warn",
         f"{free_space}: Kafka and PostgreSQL stop when it is full, and restart when there is space.",
         "Free disk space. What `frameledger up` runs then restarts by itself within a minute.",
     )

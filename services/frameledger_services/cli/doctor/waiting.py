@@ -30,7 +30,7 @@ async def findings(connection: Connection) -> AsyncIterator[Finding]:
     if left.outbox_oldest_seconds <= OLD_OUTBOX_SECONDS:
         yield Finding("outbox", "ok", "The outbox is empty.")
         return
-    least = "At least " if left.outbox == work_to_do.MOST_COUNTED else ""
+    least = "At least " if left.outbox == work_to_do.MAX_COUNTED else ""
     yield Finding(
         "outbox",
         "warn",

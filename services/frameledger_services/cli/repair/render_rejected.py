@@ -9,7 +9,7 @@ from frameledger.record import FIRST_GENERATION
 from frameledger_services.control_characters import escaped
 from frameledger_services.store.dead_letters import DeadLetter
 
-MOST_BYTES = 4_096
+MAX_BYTES = 4_096
 """Maximum bytes of a value that are shown; --raw writes all of them."""
 
 BYTES_A_LINE = 16
@@ -26,7 +26,7 @@ def lines(letter: DeadLetter) -> Iterator[str]:
     yield f"error     {escaped(f'{letter.code}: {letter.error}')}"
     headers = letter.record_headers
     if headers is None:
-        yield f"headers   unreadable: {escaped(letter.headers[:MOST_BYTES])}"
+        yield f"headers   unreadable: {escaped(letter.headers[:MAX_BYTES])}"
     for name, value in headers or ():
         yield f"header    {escaped(name)}: {'-' if value is None else _readable(value)}"
     yield f"key       {'none' if letter.key is None else _readable(letter.key)}"
@@ -34,9 +34,9 @@ def lines(letter: DeadLetter) -> Iterator[str]:
         yield "value     none"
         return
     yield f"value     {len(letter.value):,} bytes:"
-    yield from _lines(letter.value[:MOST_BYTES])
-    if len(letter.value) > MOST_BYTES:
-        yield f"... {len(letter.value) - MOST_BYTES:,} bytes more (--raw writes all)"
+    yield from _lines(letter.value[:MAX_BYTES])
+    if len(letter.value) > MAX_BYTES:
+        yield f"... {len(letter.value) - MAX_BYTES:,} bytes more (--raw writes all)"
 
 
 def _lines(value: bytes) -> Iterator[str]:

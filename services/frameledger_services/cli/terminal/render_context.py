@@ -18,7 +18,7 @@ LONG = 200
 LAST = 40
 """Number of last lines that are shown of a long list."""
 
-MOST_CHARACTERS = 600
+MAX_CHARACTERS = 600
 """Maximum characters of a text that are shown."""
 
 # Characters that move the cursor, change colours or turn the writing direction on a terminal.
@@ -56,8 +56,8 @@ def not_shown(count: int, what: str) -> Text:
 
 def text(written: str, style: str = "") -> Text:
     """Returns the text with control characters replaced, truncated if very long."""
-    if len(written) > MOST_CHARACTERS:
-        written = f"{written[:MOST_CHARACTERS]}... ({len(written) - MOST_CHARACTERS:,} characters more)"
+    if len(written) > MAX_CHARACTERS:
+        written = f"{written[:MAX_CHARACTERS]}... ({len(written) - MAX_CHARACTERS:,} characters more)"
     return Text(plain(written), style)
 
 

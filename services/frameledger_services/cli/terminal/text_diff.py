@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from frameledger_services.cli.terminal.pager import Piece
 
-MOST_WORDS = 1_000
+MAX_WORDS = 1_000
 """Maximum words and spaces, from the first to the last difference, that are compared. Comparing takes quadratic time.
 """
 
@@ -30,7 +30,7 @@ def changed(before: str, after: str) -> list[tuple[str, str]]:
     end = _alike(old[begin:][::-1], new[begin:][::-1])
     first, last = old[:begin], old[len(old) - end :]
     old, new = old[begin : len(old) - end], new[begin : len(new) - end]
-    if max(len(old), len(new)) > MOST_WORDS:
+    if max(len(old), len(new)) > MAX_WORDS:
         middle = [("".join(old), "removed"), ("".join(new), "added")]
     else:
         middle = list(_compared(old, new))

@@ -15,7 +15,7 @@ from frameledger_services.store import activity, partition_progress, serving
 from frameledger_services.store.activity import Finished, InProgress, WentWrong
 
 MINUTE = 60
-MOST_LINES = 8
+MAX_LINES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ async def take_snapshot(connection: Connection, topic: str) -> Snapshot:
         ),
         await activity.finished(connection, MINUTE),
         _services(await serving.workers(connection)),
-        await activity.in_progress(connection, MOST_LINES),
-        await activity.went_wrong(connection, MOST_LINES),
+        await activity.in_progress(connection, MAX_LINES),
+        await activity.went_wrong(connection, MAX_LINES),
         [finding for finding in needs if finding.state != "ok"],
     )
 

@@ -27,8 +27,8 @@ from frameledger_services.client.outcomes import PublishedFrame
 from frameledger_services.client.publication import Publication
 from frameledger_services.client.reading import NoSuchContextError
 
-MOST_FRAMES = 500
-MOST_BYTES = MAX_VALUE_BYTES
+MAX_FRAMES = 500
+MAX_BYTES = MAX_VALUE_BYTES
 """The limits of one request to a gateway."""
 
 WAIT_SECONDS = 20.0
@@ -68,7 +68,7 @@ class Appends:
             "Published, but not in the tables in time. Is a projector running (`GET /v1/lag` at the gateway)?"
         )
         while len(stored) < len(published):
-            some = published[len(stored) : len(stored) + MOST_FRAMES]
+            some = published[len(stored) : len(stored) + MAX_FRAMES]
             listed = [{"id": one.frame_id, "place": str(one)} for one in some]
             seconds = _whole_seconds(deadline)
             try:
@@ -184,7 +184,7 @@ def _chunks(records: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
     chunk, size = list[Outgoing](), 0
     for record in records:
         # The values are separated by commas, with brackets around them.
-        if chunk and (len(chunk) == MOST_FRAMES or size + len(record.value) + len(chunk) + 2 > MOST_BYTES):
+        if chunk and (len(chunk) == MAX_FRAMES or size + len(record.value) + len(chunk) + 2 > MAX_BYTES):
             yield chunk
             chunk, size = [], 0
         chunk.append(record)

@@ -42,7 +42,7 @@ READ_SECONDS = 5.0
 SHORT_SECONDS = 1.0
 """A stream that ended sooner than this is reopened after a pause."""
 
-MOST_PAUSE_SECONDS = 60.0
+MAX_PAUSE_SECONDS = 60.0
 """The longest pause before a stream is reopened: `Retry-After` may come from any proxy in front of the gateway."""
 
 NDJSON = "application/x-ndjson"
@@ -300,7 +300,7 @@ class HttpClient(Conversations):
 
 
 def _pause(backoff: Backoff, retry_after: float) -> float:
-    return max(backoff.next(), min(retry_after, MOST_PAUSE_SECONDS))
+    return max(backoff.next(), min(retry_after, MAX_PAUSE_SECONDS))
 
 
 def _now() -> float:

@@ -18,7 +18,7 @@ MEDIA_TYPE = "application/problem+json"
 AGAIN = frozenset((408, 429, 502, 503, 504))
 """Statuses after which a request is repeated: those of a gateway, and of a proxy in front of it."""
 
-MOST_SHOWN = 200
+MAX_SHOWN = 200
 
 _ABOUT_FRAMES = frozenset(("bad-frame", "bad-parameter", "too-large", "unsupported-media-type"))
 
@@ -105,7 +105,7 @@ def _detail(response: Answer, problem: Mapping[str, Any]) -> str:
     if "location" in response.headers:
         return f", which leads to {response.headers['location']}: is that its address?"
     kind = response.headers.get("content-type", "nothing")
-    return f" with {kind[:MOST_SHOWN]}: is that the address of a gateway?"
+    return f" with {kind[:MAX_SHOWN]}: is that the address of a gateway?"
 
 
 def _retry_after(response: Answer) -> float:

@@ -34,7 +34,7 @@ IDLE_SECONDS = 30.0
 """How long an idle connection is kept: shorter than a gateway and most proxies in front of one keep it, because they
 might close it while a request is on its way."""
 
-MOST_HEADER_BYTES = 64 * 1024
+MAX_HEADER_BYTES = 64 * 1024
 """A response to an append names frames in `Location`."""
 
 
@@ -228,8 +228,8 @@ def _session(url: str, headers: Mapping[str, str]) -> aiohttp.ClientSession:
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS),
         headers=headers,
         cookie_jar=aiohttp.DummyCookieJar(),
-        max_line_size=MOST_HEADER_BYTES,
-        max_field_size=MOST_HEADER_BYTES,
+        max_line_size=MAX_HEADER_BYTES,
+        max_field_size=MAX_HEADER_BYTES,
         proxy=proxy,
     )
 

@@ -103,14 +103,14 @@ class Need:
         return self.keeps_to_prefix or not caller.prefix
 
 
-MOST_KEPT = 2 * 3 * MAX_KEY_BYTES
+MAX_KEPT = 2 * 3 * MAX_KEY_BYTES
 """Up to this length the need of a path is cached: enough for the longest id of a conversation, with each byte
 percent-encoded, and as much after it. Longer paths, which any client can send without a token, are not cached."""
 
 
 def needed(method: str, path: str) -> Need:
     """Returns what a request needs. `path` is as it was sent, which is how the routes match it."""
-    return _kept(method, path) if len(path) <= MOST_KEPT else _needed(method, path)
+    return _kept(method, path) if len(path) <= MAX_KEPT else _needed(method, path)
 
 
 @lru_cache(maxsize=1_024)

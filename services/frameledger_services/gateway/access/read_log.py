@@ -25,7 +25,7 @@ def _read_event(
     token: str, token_id: str | None, context_id: str | None, path: str, trace_id: str | None
 ) -> FrequentEvent:
     """Returns the event of these reads."""
-    make = _kept if len(path) <= policy.MOST_KEPT else _event
+    make = _kept if len(path) <= policy.MAX_KEPT else _event
     return make(token, token_id, context_id, path, trace_id)
 
 

@@ -28,7 +28,7 @@ from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.settings import Settings
 
 SECONDS = 12 * 3600
-MOST_BYTES = 4_096
+MAX_BYTES = 4_096
 """The most bytes in the body of a request that brings a token."""
 
 
@@ -126,7 +126,7 @@ def routes(sessions: Sessions) -> list[Route]:
 
 async def _token_in(request: Request) -> str:
     content = await body.received(
-        request, MOST_BYTES, f"A request with a token has at most {MOST_BYTES} bytes."
+        request, MAX_BYTES, f"A request with a token has at most {MAX_BYTES} bytes."
     )
     try:
         parsed: Any = json.loads(content)

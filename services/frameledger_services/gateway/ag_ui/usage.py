@@ -15,7 +15,7 @@ _COUNTS = {
     "reasoning_tokens": "reasoningTokens",
 }
 
-MOST = 2**53 - 1
+MAX_INTEGER = 2**53 - 1
 """The largest integer that JSON parsers with doubles read exactly. A larger number is left out."""
 
 
@@ -52,5 +52,5 @@ class RunUsage:
             if "inputTokens" in used and "outputTokens" in used:
                 counts["totalTokens"] = used["inputTokens"] + used["outputTokens"]
             entry = {name: one for name, one in about.items() if one is not None}
-            entries.append(entry | {name: count for name, count in counts.items() if count <= MOST})
+            entries.append(entry | {name: count for name, count in counts.items() if count <= MAX_INTEGER})
         return {"usage": entries} if entries else {}

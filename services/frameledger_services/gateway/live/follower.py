@@ -15,6 +15,9 @@ from frameledger_services.store.wanted_frames import PagedFrame
 if TYPE_CHECKING:
     from frameledger_services.gateway.live.hub import Hub
 
+ERASED, PARKED = "erased", "parked"
+"""Codes of why an answer can no longer be followed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -46,9 +49,9 @@ class Chunk:
     def lost(self) -> tuple[str, str] | None:
         """Why no answer can be followed any more, as a code and a sentence; None if one can."""
         if self.erased_version is not None or not self.exists:
-            return "erased", "The conversation was erased."
+            return ERASED, "The conversation was erased."
         if self.head is not None and self.head.status == "parked":
-            return "parked", "The conversation is parked: its newest frames are stored and not folded."
+            return PARKED, "The conversation is parked: its newest frames are stored and not folded."
         return None
 
 

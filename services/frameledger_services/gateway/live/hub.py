@@ -40,14 +40,14 @@ LOOK_SECONDS = 5.0
 BLIND_LOOK_SECONDS = 1.0
 """The same while no notifications are received."""
 
-MOST_FOLLOWERS = 2_000
-MOST_FRAMES = 500
-MOST_BYTES = 1 << 20
+MAX_FOLLOWERS = 2_000
+MAX_FRAMES = 500
+MAX_BYTES = 1 << 20
 """Maximum bytes that one follower receives at once."""
 
 STATEMENT_CURSORS = 256
 STATEMENT_BYTES = 16 << 20
-LEAST_BYTES = 64 << 10
+MIN_BYTES = 64 << 10
 """Limits of one statement: if many cursors are far behind, each receives less at once, but at least this much."""
 
 _NAME = "frameledger-gateway"
@@ -116,7 +116,7 @@ class Hub:
 
     def check_room(self) -> None:
         """Raise `TooManyFollowersError` if there is no room for another follower now."""
-        if len(self._followers) >= MOST_FOLLOWERS:
+        if len(self._followers) >= MAX_FOLLOWERS:
             raise TooManyFollowersError
 
     def close(self) -> None:
@@ -249,8 +249,8 @@ class Hub:
     ) -> Sequence[StreamReading]:
         if not cursors:
             return []
-        each = max(LEAST_BYTES, min(MOST_BYTES, STATEMENT_BYTES // len(cursors)))
-        return await following.read(connection, cursors, most_frames=MOST_FRAMES, most_bytes=each)
+        each = max(MIN_BYTES, min(MAX_BYTES, STATEMENT_BYTES // len(cursors)))
+        return await following.read(connection, cursors, most_frames=MAX_FRAMES, most_bytes=each)
 
     def _give(self, place: _Place, followers: Sequence[Follower], reading: StreamReading) -> None:
         chunk = assemble(place.cursor, reading, is_greeted=place.is_greeted)

@@ -43,24 +43,24 @@ from frameledger_services.gateway.live.unchunked import Unchunked
 
 EXTENSION = "frameledger.abort"
 
-MOST_HEAD_BYTES = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 """More than browsers, proxies and this gateway's longest paths need. The piece in which a head begins is not counted,
 since it may contain the body of the previous request."""
 
-MOST_WAITING = 20
+MAX_WAITING = 20
 """The maximum number of pipelined requests that wait for earlier answers. Those of one piece may exceed it."""
 
 PIECE_BYTES = 2048
 """The number of bytes that are parsed at once, since the parser cannot be stopped: about a hundred requests without
 fields."""
 
-MOST_PASSED_OVER = 64 * 1024 * 1024
+MAX_PASSED_OVER = 64 * 1024 * 1024
 """The maximum of a body that is discarded after the request was answered, if the connection closes after the answer,
 and for at most as long as an idle connection stays open. Many clients read no answer before they have sent
 everything."""
 
 UNREAD_SECONDS = 45.0
-LEAST_RATE = 1_000
+MIN_RATE = 1_000
 """A connection is aborted if its client reads fewer bytes a second than this for that time. Streams, which write at
 least every 15 s and then wait 20 s, notice a slow client earlier, and count it as slow (`timed_send`)."""
 
@@ -122,7 +122,7 @@ class AbortableProtocol(HttpToolsProtocol):
         """Called with data from the client."""
         if self._passed_over is not None:
             self._passed_over += len(data)
-            if self._passed_over > MOST_PASSED_OVER:
+            if self._passed_over > MAX_PASSED_OVER:
                 self.transport.abort()
             return
         # uvicorn's own handler is not called: it would end the time limit of a head at its first byte.
@@ -194,13 +194,13 @@ class AbortableProtocol(HttpToolsProtocol):
         for begin in range(0, len(data), PIECE_BYTES):
             if self.transport.is_closing():
                 break
-            if len(self.pipeline) >= MOST_WAITING:
+            if len(self.pipeline) >= MAX_WAITING:
                 self._unparsed = data[begin:]
                 break
             self._parse(data[begin : begin + PIECE_BYTES])
         # The bodies of waiting requests are not read, so only this limits how much of the last one is buffered.
         self.flow.is_enough = bool(self.pipeline) and (
-            len(self.pipeline) >= MOST_WAITING or len(self.cycle.body) > HIGH_WATER_LIMIT
+            len(self.pipeline) >= MAX_WAITING or len(self.cycle.body) > HIGH_WATER_LIMIT
         )
 
     def _parse(self, piece: bytes) -> None:
@@ -215,7 +215,7 @@ class AbortableProtocol(HttpToolsProtocol):
             return
         if self._is_in_head:
             self._head_bytes += len(piece)
-            if self._head_bytes > MOST_HEAD_BYTES:
+            if self._head_bytes > MAX_HEAD_BYTES:
                 self.transport.write(_TOO_LARGE)
                 self.transport.close()
 
@@ -226,7 +226,7 @@ class AbortableProtocol(HttpToolsProtocol):
         if left > most:
             self.transport.abort()
         elif left > 0:
-            most = max(left - LEAST_RATE * UNREAD_SECONDS, 0)
+            most = max(left - MIN_RATE * UNREAD_SECONDS, 0)
             self._watching = self.loop.call_later(UNREAD_SECONDS, self._watch, most)
 
     def _watch_no_longer(self) -> None:

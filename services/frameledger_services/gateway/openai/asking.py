@@ -31,7 +31,7 @@ from frameledger_services.gateway.openai.conversation import Named
 from frameledger_services.gateway.openai.history import Held, Plan
 from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai.request import CompletionRequest
-from frameledger_services.gateway.openai.request_frames import MOST_QUESTIONS, RequestFrames
+from frameledger_services.gateway.openai.request_frames import MAX_QUESTIONS, RequestFrames
 from frameledger_services.gateway.openai.seen_messages import JsonObject
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import (
@@ -113,7 +113,7 @@ class Asking:
             return None
         context_id = self._named.context_id
         if self._key is not None:
-            ids = [UUID(self._frames.question_id(number)) for number in range(MOST_QUESTIONS)]
+            ids = [UUID(self._frames.question_id(number)) for number in range(MAX_QUESTIONS)]
             self._used, question = await self._dependencies.database.read(
                 client_requests.asked_by, context_id, ids
             )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from frameledger_services.gateway.live.follower import ERASED, PARKED
 from frameledger_services.gateway.openai.answer import Failure
 from frameledger_services.gateway.problems import ProblemError
 
 REFUSED = ("context_refused", "unmappable")
 """Codes of failures that another request can avoid."""
 
-HOPELESS = ("provider_refused", "parked")
-"""Codes of permanent failures."""
-
-ERASED = "erased"
-"""The code of an answer whose conversation was erased meanwhile."""
+PERMANENT = ("provider_refused", PARKED)
+"""Codes of failures that a retry cannot avoid."""
 
 
 def problem_of(failure: Failure) -> ProblemError:
@@ -22,5 +20,5 @@ def problem_of(failure: Failure) -> ProblemError:
         return ProblemError("erased", failure.message)
     word = "answer-refused" if failure.code in REFUSED else "answer-failed"
     # OpenAI's clients retry after a 5xx unless a header forbids it.
-    headers = {"X-Should-Retry": "false"} if failure.code in HOPELESS else {}
+    headers = {"X-Should-Retry": "false"} if failure.code in PERMANENT else {}
     return ProblemError(word, failure.message, headers=headers, code=failure.code)

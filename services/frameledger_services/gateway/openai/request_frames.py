@@ -24,7 +24,7 @@ from frameledger_services.gateway.publishing import KEYS
 from frameledger_services.store import newest_requests
 from frameledger_services.store.client_calls import ClientCall, WaitingCall
 
-MOST_QUESTIONS = 10
+MAX_QUESTIONS = 10
 """How often one `Idempotency-Key` can ask: it asks again if its answer was cut off, or if others asked in between."""
 
 
@@ -87,5 +87,5 @@ class RequestFrames:
     def _marks(self) -> dict[str, Any]:
         marks: dict[str, Any] = {"metadata": {newest_requests.REQUEST: self.chat_request.noted()}}
         if self.key is not None:
-            marks["id"] = self.question_id(min(self.used, MOST_QUESTIONS - 1))
+            marks["id"] = self.question_id(min(self.used, MAX_QUESTIONS - 1))
         return marks

@@ -15,7 +15,7 @@ from typing import Any
 from starlette.requests import Request
 
 from frameledger_services.gateway.access import caller, read_log
-from frameledger_services.gateway.body import MOST_BYTES
+from frameledger_services.gateway.body import MAX_BYTES
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.openai_responses import response_ids, stored_responses
 from frameledger_services.gateway.openai_responses.items import referenced, refuse
@@ -23,7 +23,7 @@ from frameledger_services.gateway.problems import ProblemError
 
 Item = Mapping[str, Any]
 
-MOST_RESPONSES = 500
+MAX_RESPONSES = 500
 """The maximum number of responses whose items one request may name."""
 
 
@@ -35,10 +35,10 @@ async def stored_items(dependencies: Dependencies, request: Request, value: Any)
     for item_id in _references(value):
         if (response := response_ids.of_item(item_id)) is not None:
             by_response.setdefault(response, Counter())[item_id] += 1
-    if len(by_response) > MOST_RESPONSES:
+    if len(by_response) > MAX_RESPONSES:
         refuse(
             "input",
-            f"items of at most {MOST_RESPONSES} responses can be referred to; continue with `previous_response_id`.",
+            f"items of at most {MAX_RESPONSES} responses can be referred to; continue with `previous_response_id`.",
         )
     stored: dict[str, Item] = {}
     size = 0
@@ -47,9 +47,9 @@ async def stored_items(dependencies: Dependencies, request: Request, value: Any)
             if (item_id := str(item["id"])) in counts:
                 stored[item_id] = item
                 size += counts[item_id] * len(json.dumps(item, default=list, ensure_ascii=False))
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             raise ProblemError(
-                "too-large", f"The items that the input refers to have more than {MOST_BYTES} bytes."
+                "too-large", f"The items that the input refers to have more than {MAX_BYTES} bytes."
             )
     return stored
 

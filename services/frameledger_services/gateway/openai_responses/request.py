@@ -84,9 +84,9 @@ INSTEAD = {
     "truncation": "the limits of a conversation are those of an LLMSetLimitsFrame; leave it out.",
 }
 
-MOST_METADATA = 16
-MOST_KEY = 64
-MOST_VALUE = 512
+MAX_METADATA = 16
+MAX_KEY = 64
+MAX_VALUE = 512
 """The limits of `metadata` in OpenAI's API: pairs, and characters of each key and value."""
 
 
@@ -235,15 +235,15 @@ def _previous(value: Any) -> str | None:
 
 
 def _metadata(metadata: Any) -> dict[str, str]:
-    is_small = isinstance(metadata, dict) and len(metadata) <= MOST_METADATA
+    is_small = isinstance(metadata, dict) and len(metadata) <= MAX_METADATA
     if not is_small or not all(
-        isinstance(value, str) and len(name) <= MOST_KEY and len(value) <= MOST_VALUE
+        isinstance(value, str) and len(name) <= MAX_KEY and len(value) <= MAX_VALUE
         for name, value in metadata.items()
     ):
         refuse(
             "metadata",
-            f"an object of at most {MOST_METADATA} texts is expected, with names of at most {MOST_KEY} characters and "
-            f"values of at most {MOST_VALUE}.",
+            f"an object of at most {MAX_METADATA} texts is expected, with names of at most {MAX_KEY} characters and "
+            f"values of at most {MAX_VALUE}.",
         )
     return dict(metadata)
 

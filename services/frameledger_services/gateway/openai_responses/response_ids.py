@@ -14,7 +14,7 @@ from frameledger.record import is_context_id
 
 PREFIX = "resp_"
 MESSAGE_PREFIX, CALL_PREFIX = "msg_", "fc_"
-MOST_CHARACTERS = 512
+MAX_CHARACTERS = 512
 """Our own ids are shorter."""
 
 
@@ -38,7 +38,7 @@ class ResponseId:
 def parse(text: str) -> ResponseId | None:
     """Parse an id. Returns None for text that is not an id."""
     token = text.removeprefix(PREFIX)
-    if token == text or len(text) > MOST_CHARACTERS or not text.isascii():
+    if token == text or len(text) > MAX_CHARACTERS or not text.isascii():
         return None
     try:
         decoded = b64decode(f"{token}{'=' * (-len(token) % 4)}", altchars=b"-_", validate=True).decode()

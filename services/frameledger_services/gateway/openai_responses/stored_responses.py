@@ -36,7 +36,7 @@ from frameledger_services.store import conversation_state
 from frameledger_services.store.answered_requests import AnsweredRequest, answered_request
 
 ID = parameters.in_path(
-    parameters.text("response_id", "", most=response_ids.MOST_CHARACTERS),
+    parameters.text("response_id", "", most=response_ids.MAX_CHARACTERS),
     "response_id",
     "The `id` of the response, as it came.",
     "resp_MjpkZXNrLTU",

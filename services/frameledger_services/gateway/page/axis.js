@@ -5,7 +5,7 @@
 
 const PAUSE = 2_000;
 /** So long takes a frame that was logged together with the one before it: no two are at one place. */
-const LEAST = 1;
+const MIN_GAP = 1;
 
 /** Returns how long so many milliseconds take here: pauses stay in the order of their lengths. */
 export function shortened(milliseconds) {
@@ -27,7 +27,7 @@ export class Axis {
       const logged = frames.at(version)?.logged_at;
       const time = logged === undefined ? before : Date.parse(logged);
       const gap = before === null || time === null ? 0 : time - before;
-      this.offsets[index] = this.offsets[index - 1] + Math.max(shortened(gap), LEAST);
+      this.offsets[index] = this.offsets[index - 1] + Math.max(shortened(gap), MIN_GAP);
       if (gap > 2 * shortened(gap)) this.pauses.push({version, pause: gap});
       before = time;
     }

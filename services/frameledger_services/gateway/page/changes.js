@@ -4,7 +4,7 @@ import {diffWordsWithSpace, wordsWithSpaceDiff} from './vendor/diff/diff/word.js
 import {isRedacted, parts, speakerOf, text} from './words.js';
 
 /** Longer texts are not compared: to take them apart into words holds the page up, too. */
-const MOST = 20_000;
+const MAX_CHARACTERS = 20_000;
 /** What the comparisons of a Diff may cost together, in words times edits: about half a second, for
  * which the page stands still. */
 const BUDGET = 12_000_000;
@@ -36,7 +36,7 @@ export class Comparison {
   }
 
   #compared(before, after) {
-    if (before.length + after.length > MOST) return undefined;
+    if (before.length + after.length > MAX_CHARACTERS) return undefined;
     // In Chinese and Japanese each character is a word.
     const size = wordCount(before) + wordCount(after);
     // Half of what is left: a text that was written anew does not take it all from those behind it.

@@ -14,7 +14,7 @@ const TYPING = 250;
 /** How many conversations one page of a search looks through, as the API documents it. */
 const SEARCHED = 1_000;
 /** Characters of a search, and the last day to filter by, as the API takes them. */
-const MOST_SEARCHED = 200;
+const MAX_SEARCHED = 200;
 const LAST_DAY = '9999-12-31';
 
 /** @param {{session: {redact: boolean}}} about */
@@ -86,7 +86,7 @@ function Filters({address, session}) {
   }, []);
   return html`
     <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
-      <label>Search <${Typed} input=${search} type="search" name="q" maxlength=${MOST_SEARCHED} value=${address.q ?? ''}
+      <label>Search <${Typed} input=${search} type="search" name="q" maxlength=${MAX_SEARCHED} value=${address.q ?? ''}
         placeholder=${session.redact ? 'beginning of an id' : 'ids and words (/)'} /></label>
       <label>Status <select value=${address.status ?? ''} onChange=${set('status')}>
         <option value="">any</option>${STATUSES.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}

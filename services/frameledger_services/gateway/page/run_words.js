@@ -3,7 +3,7 @@
 import {parts} from './words.js';
 
 /** Characters of a run that are shown in a list. */
-const MOST = 200;
+const MAX_CHARACTERS = 200;
 
 /**
  * Returns, by run, the beginning of what it said, from the messages that are loaded.
@@ -18,7 +18,7 @@ export function wordsOfRuns(past) {
     for (const row of [...firsts.values()].reverse()) {
       if (row.run_id === null || row.role !== 'assistant') continue;
       const before = words.get(row.run_id) ?? '';
-      if (before.length < MOST) words.set(row.run_id, `${before} ${said(row.message)}`.trim().slice(0, MOST));
+      if (before.length < MAX_CHARACTERS) words.set(row.run_id, `${before} ${said(row.message)}`.trim().slice(0, MAX_CHARACTERS));
     }
   }
   return words;
