@@ -75,6 +75,22 @@ def test_a_function_that_only_the_client_has_is_called_there_and_its_result_goes
     assert all("served_by" not in tool for tool in stage.context("paint")["tools"])
 
 
+@pytest.mark.regression("gateway 134")
+def test_a_client_that_sends_its_call_without_the_words_beside_it_has_edited_nothing(stage):
+    """As Semantic Kernel does, whose streams end with one message that has all words of the answer."""
+    question = said("Please paint.")
+    first = asked(stage, "paint-silent", [question])
+    history = [question, {**message_of(first), "content": None}, *results(first)]
+    second = asked(stage, "paint-silent", history)
+    joined = {"role": "assistant", "content": first.message.content + second.message.content}
+    third = asked(stage, "paint-silent", [*history, joined, THANKS])
+    assert (second.message.content, third.message.content) == ("It is painted.", "You said: Thanks.")
+    assert [one.get("content") for one in stage.messages("paint-silent")][1:] == [
+        *("I paint.", None, '"done"', "It is painted.", "Thanks.", "You said: Thanks."),
+    ]
+    assert (stage.eras("paint-silent"), stage.runs("paint-silent")) == (1, 3)
+
+
 def test_a_call_streams_in_deltas_as_the_official_client_puts_them_together(stage):
     with stage.client.chat.completions.stream(
         model="owl",

@@ -202,6 +202,22 @@ def test_an_agent_that_starts_each_run_anew_in_one_conversation_calls_a_function
     assert (stage.eras("resp-runs"), stage.runs("resp-runs")) == (1, 5)
 
 
+@pytest.mark.regression("gateway 135")
+def test_what_a_previous_response_has_already_is_not_asked_again(stage):
+    """As Semantic Kernel's agent sends its run: from its question on, without calls, with the previous response."""
+    start = respond(stage, "Hello.", conversation="resp-run")
+    history = [said("Please paint.")]
+    first = respond(stage, history, tools=[PAINT_HERE], previous_response_id=start.id)
+    output = {"type": "function_call_output", "call_id": first.output[1].call_id, "output": "painted"}
+    history += [{"role": "assistant", "content": first.output_text}, output]
+    second = respond(stage, history, tools=[PAINT_HERE], previous_response_id=first.id)
+    assert (second.output_text, len(second.output)) == ("It is painted.", 1)
+    assert [one["role"] for one in stage.messages("resp-run")] == [
+        *("user", "assistant", "user", "assistant", "assistant", "tool", "assistant"),
+    ]
+    assert (stage.eras("resp-run"), stage.runs("resp-run")) == (1, 3)
+
+
 def test_a_call_streams_in_events_as_the_official_client_reads_them(stage):
     with stage.client.responses.stream(model="owl", input="Please paint.", tools=[PAINT_HERE]) as stream:
         events = [one for one in stream if "function_call" in one.type or "output_item" in one.type]

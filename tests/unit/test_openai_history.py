@@ -27,6 +27,11 @@ def cut(content):
     return Held(said(content), is_cut=True)
 
 
+def beside(content):
+    """Words of the model beside a call that the client sends."""
+    return Held(said(content), may_be_left_out=True)
+
+
 CALL = {
     "role": "assistant",
     "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "trains", "arguments": "{}"}}],
@@ -265,6 +270,45 @@ def test_words_of_a_client_behind_a_report_that_it_does_not_have_are_recognised(
 @pytest.mark.parametrize("case", REPLACED)
 def test_another_history_takes_the_place_of_the_old_one_as_far_as_it_differs(case):
     stored, sent, whole = REPLACED[case]
+    assert history.plan(held(*stored), sent) == Plan("replace", tuple(whole))
+
+
+LOOKED = [HI, beside("I look."), CALL, RESULT]
+
+
+@pytest.mark.regression("gateway 134")
+@pytest.mark.parametrize(
+    ("stored", "sent", "rest"),
+    [
+        # As Semantic Kernel sends a call: without the words beside it. The calls are compared elsewhere.
+        (LOOKED, [HI], []),
+        ([*LOOKED, said("Late.")], [HI, said("Late."), MORE], [MORE]),
+        ([*LOOKED, beside("I hold."), CALL_2, RESULT_2], [HI], []),
+        ([*LOOKED, said("Late."), MORE, *LOOKED[1:]], [HI, said("Late."), MORE], []),
+        ([*LOOKED, cut("La")], [HI, MORE], [MORE]),
+        # Its streams end with a message of all words of the answer.
+        ([*LOOKED, said("Late.")], [HI, said("I look.Late."), MORE], [MORE]),
+        ([*LOOKED, cut("It is late")], [HI, said("I look.It is"), MORE], [MORE]),
+        ([*LOOKED, said("I look. Late.")], [HI, said("I look. Late."), MORE], [MORE]),
+        # Most clients send them as they came.
+        ([*LOOKED, said("Late.")], [HI, said("I look."), said("Late."), MORE], [MORE]),
+    ],
+)
+def test_words_beside_a_call_of_the_client_may_be_left_out(stored, sent, rest):
+    assert history.plan(held(*stored), sent) == Plan("append", tuple(rest))
+
+
+@pytest.mark.regression("gateway 134")
+@pytest.mark.parametrize(
+    ("stored", "sent", "whole"),
+    [
+        ([*LOOKED, said("Late.")], [HI], [HI]),
+        ([*LOOKED, said("Late.")], [HI, said("I look."), MORE], [HI, said("I look."), MORE]),
+        ([*LOOKED, said("Late.")], [HI, said("Early."), MORE], [HI, said("Early."), MORE]),
+        ([*LOOKED, cut("La")], [HI], [HI]),
+    ],
+)
+def test_a_client_that_leaves_out_other_words_has_edited_the_history(stored, sent, whole):
     assert history.plan(held(*stored), sent) == Plan("replace", tuple(whole))
 
 

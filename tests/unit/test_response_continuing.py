@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.openai_responses import request
-from frameledger_services.gateway.openai_responses.continuing import continued
+from frameledger_services.gateway.openai_responses.continuing import continued, new_messages
 from frameledger_services.gateway.openai_responses.response_ids import ResponseId
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import contexts, conversation_state
@@ -81,3 +81,54 @@ def test_a_response_is_not_continued_in_another_conversation_than_its_own():
         asked_in(b"talk%2F2", previous_response_id=previous)
     assert refused.value.word == "bad-parameter"
     assert refused.value.members["param"] == "previous_response_id"
+
+
+def asked(text):
+    return {"role": "user", "content": text}
+
+
+def said(text):
+    return {"role": "assistant", "content": text}
+
+
+def call(name):
+    function = {"name": "paint", "arguments": "{}"}
+    return {"role": "assistant", "tool_calls": [{"id": name, "type": "function", "function": function}]}
+
+
+def result(name, content="done"):
+    return {"role": "tool", "tool_call_id": name, "content": content}
+
+
+RUN = [
+    asked("Hi"),
+    said("Hello."),
+    asked("Paint."),
+    said("I paint."),
+    call("c1"),
+    result("c1", "IN_PROGRESS"),
+]
+
+
+@pytest.mark.regression("gateway 135")
+@pytest.mark.parametrize(
+    ("stored", "sent", "new"),
+    [
+        # As Semantic Kernel's agent sends its run again: with results, and without their calls.
+        (RUN, [asked("Paint."), said("I paint."), result("c1")], [result("c1")]),
+        (RUN, [asked("Paint."), result("c1")], [result("c1")]),
+        ([*RUN[:3], *RUN[4:]], [asked("Paint."), result("c1")], [result("c1")]),
+        (
+            [*RUN[:5], result("c1"), said("Again."), call("c2"), result("c2", "IN_PROGRESS")],
+            [asked("Paint."), said("I paint."), result("c1"), said("Again."), result("c2"), asked("Hm.")],
+            [result("c1"), result("c2"), asked("Hm.")],
+        ),
+        # Only what is new, though the user may say the same again.
+        (RUN, [result("c1")], None),
+        (RUN, [result("c1"), asked("Paint.")], None),
+        (RUN[:2], [asked("Hi")], None),
+        (RUN[:2], [asked("Hi"), said("Bye."), asked("Hm.")], None),
+    ],
+)
+def test_what_a_response_has_already_is_not_continued_with_again(stored, sent, new):
+    assert list(new_messages(stored, sent)) == (sent if new is None else new)

@@ -14,7 +14,7 @@ and no model runs twice. If the answer was cut off or failed, the history decide
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -201,7 +201,7 @@ class Asking:
         self, readiness: Readiness, calls: CallsById
     ) -> tuple[Sequence[JsonObject], Plan, Sequence[tuple[ClientCall, Any]]]:
         """Returns the stored messages, the new part of the sent ones, and the results of calls among them."""
-        held = _held(readiness)
+        held = _held(readiness, calls)
         stored = [one.message for one in held]
         results = client_answers.answered_calls(self._chat_request.messages, stored, calls)
         return stored, self._plan(held, calls), results
@@ -211,7 +211,7 @@ class Asking:
         rest = client_answers.rest(sent, calls)
         is_only_new = self._chat_request.is_only_new
         if is_only_new is None:
-            made = client_answers.made(sent, calls)
+            made = client_answers.made(sent, calls.keys())
             repeated = history.repeated_end(held, rest, made=made)
             held = held if repeated is None else repeated
             is_only_new = repeated is None and not history.is_sent_again(held, rest, has_call=bool(made))
@@ -258,13 +258,18 @@ class Asking:
         return stored
 
 
-def _held(readiness: Readiness) -> list[Held]:
+def _held(readiness: Readiness, calls: Container[str] = ()) -> list[Held]:
+    """Returns the stored messages. `calls` are those that the client sends."""
     if readiness.stored is None:
         return []
     messages = readiness.stored.context.to_wire()["messages"]
     cut = {f"run {run_id}" for run_id in readiness.cut_runs}
     answers = readiness.stored.answers or (None,) * len(messages)
-    return [Held(message, answer in cut) for message, answer in zip(messages, answers, strict=True)]
+    before_calls = client_answers.before_calls(messages, calls)
+    return [
+        Held(message, answer in cut, is_beside)
+        for message, answer, is_beside in zip(messages, answers, before_calls, strict=True)
+    ]
 
 
 def _request_of(question: Question) -> str | None:

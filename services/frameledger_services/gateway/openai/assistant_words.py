@@ -32,7 +32,10 @@ class Words:
     is_cut: bool
     """Whether its answer was interrupted or failed."""
 
-    is_report: bool
+    may_be_left_out: bool
+    """Whether it stands beside a call of the client, which may lack it."""
+
+    is_report: bool = False
     """Whether it follows the report of a background call."""
 
     @property
@@ -44,12 +47,12 @@ class Words:
 class SaidWords:
     """The words of the assistant in a stored history, by their places."""
 
-    def __init__(self, held: Iterable[tuple[JsonObject, bool]]) -> None:
-        """`held` has each message, and whether its answer was cut."""
+    def __init__(self, held: Iterable[tuple[JsonObject, bool, bool]]) -> None:
+        """`held` has each message, whether its answer was cut, and whether the client may leave it out."""
         self._words: list[Words] = []
         self._users: list[int] = []
         self._reports: list[int] = []
-        for place, (message, is_cut) in enumerate(held):
+        for place, (message, is_cut, may_be_left_out) in enumerate(held):
             if message.get("role") == "user":
                 self._users.append(place)
                 continue
@@ -57,18 +60,22 @@ class SaidWords:
             if payload is not None and payload.kind != "started":
                 self._reports.append(place)
             if is_words(message) and (text := squeezed(text_of(message))):
-                self._words.append(Words(place, text, is_cut, is_report=False))
+                self._words.append(Words(place, text, is_cut, may_be_left_out))
         self._places = [one.place for one in self._words]
-        self._completed = [one.place for one in self._words if not one.is_cut]
+        self._kept = [one.place for one in self._words if not one.may_be_left_out]
+        self._completed = [one.place for one in self._words if not (one.is_cut or one.may_be_left_out)]
 
     def region(self, at: int) -> list[Words]:
         """Returns the words from `at` up to the next user's message."""
         end, report = _first(self._users, at), _first(self._reports, at)
         return [replace(one, is_report=one.place > report) for one in self._between(at, end)]
 
-    def behind_unsent(self, at: int) -> int:
-        """Returns the index after the words of the region from `at` if the client may lack them, else `at`."""
+    def behind_unsent(self, at: int, *, is_all: bool = False) -> int:
+        """Returns the index after the words of the region from `at` if the client may lack them, else `at`. `is_all`
+        says that the client has nothing behind them: then it lacks no answer that was cut, but wants another."""
         end = _first(self._users, at)
+        if is_all and _first(self._kept, at) < end:
+            return at
         if _first(self._completed, at) < min(end, _first(self._reports, at)):
             return at
         number = bisect_left(self._places, end)
@@ -84,25 +91,34 @@ class SaidWords:
 
 def cuts(words: Sequence[Words], sent: str) -> Mapping[int, str | None] | None:
     """Returns the places of the messages whose text has another length at the client, each with the client's text, or
-    None if it has no text of it. Returns None if the sent text is not that of these messages."""
+    None if it has no text of it. Returns None if the sent text is not that of these messages, nor that of those which
+    may not be left out."""
+    found = _cuts(words, sent)
+    kept = [one for one in words if not one.may_be_left_out]
+    return found if found is not None or len(kept) == len(words) else _cuts(kept, sent)
+
+
+def _cuts(words: Sequence[Words], sent: str) -> Mapping[int, str | None] | None:
     # Each word is followed by a space, even the last one: a message ends where a word does.
     text = " ".join([*sent.split(), ""])
     at = matched = 0
-    """How much is matched, in characters and in words."""
+    """How much is matched, in characters and in those of them that are not spaces."""
 
     cut: dict[int, str | None] = {}
     if_all_is_of_one: tuple[int, int, int] | None = None
     """The last message to which all of the rest may belong: the number of entries in `cut` before it, its place, and
-    its first word."""
+    the number of characters before it that are not spaces."""
 
     last_needed = max((number for number, piece in enumerate(words) if not piece.may_be_missing), default=-1)
     for number, piece in enumerate(words):
         may_be_last = last_needed <= number
-        if text.startswith(f"{piece.text} ", at):
+        end = at + len(piece.text)
+        if text.startswith(piece.text, at) and (text[end] == " " or not piece.is_cut):
             if piece.is_cut and may_be_last:
                 if_all_is_of_one = len(cut), piece.place, matched
-            at += len(piece.text) + 1
-            matched += piece.text.count(" ") + 1
+            # A client that joins the pieces of its streams has no space there.
+            at = end + (text[end] == " ")
+            matched += len(piece.text) - piece.text.count(" ")
         elif at < len(text) and piece.is_cut and _is_one_the_beginning(piece.text, text, at):
             cut[piece.place] = _behind(sent, matched)
             at = len(text)
@@ -129,9 +145,12 @@ def _all_of_one(
 
 
 def _behind(sent: str, count: int) -> str:
-    """Returns the text after this number of words; the text has more words than that."""
-    word = next(islice(_WORD.finditer(sent), count, None))
-    return sent[word.start() :].strip()
+    """Returns the text after this number of characters that are not whitespace; it has more of them."""
+    for word in _WORD.finditer(sent):
+        if count < (length := word.end() - word.start()):
+            return sent[word.start() + count :].strip()
+        count -= length
+    return ""
 
 
 def _first(places: Sequence[int], at: int) -> int:

@@ -8,7 +8,7 @@ of an answer in one message, followed by their results; the store has each call 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Any
 
@@ -63,12 +63,20 @@ def placed(held: Sequence[JsonObject], calls: CallsById) -> CallsById:
     return {name: call for name, call in calls.items() if call.is_waiting or name in names}
 
 
-def made(sent: Sequence[JsonObject], calls: CallsById) -> set[str]:
-    """Returns the ids of those calls that the messages make, and not only answer."""
-    return {name for message in sent for call in _calls(message) if (name := str(call.get("id"))) in calls}
+def made(sent: Sequence[JsonObject], calls: Set[str]) -> Set[str]:
+    """Returns the ids of those calls that the messages make, or answer after a question. A client that sends only what
+    is new sends the results first."""
+    asked = next((place for place, one in enumerate(sent) if one.get("role") == "user"), len(sent))
+    before = [one for one in sent[:asked] if _answered(one) is None]
+    return calls & set(call_ids([*before, *sent[asked:]]))
 
 
-def rest(sent: Sequence[JsonObject], calls: CallsById) -> list[JsonObject]:
+def before_calls(messages: Sequence[JsonObject], calls: Container[str]) -> list[bool]:
+    """Returns, for each message, whether one of these calls follows it directly."""
+    return [any(name in calls for name in call_ids([one])) for _, one in pairwise([*messages, {}])]
+
+
+def rest(sent: Sequence[JsonObject], calls: Container[str | None]) -> list[JsonObject]:
     """Returns the messages without those of these calls."""
     messages: list[JsonObject] = []
     for message in sent:

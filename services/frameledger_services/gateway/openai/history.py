@@ -9,8 +9,9 @@ the beginning, and never as bytes.
 2. Text is compared with each stretch of whitespace as one space, and none at its ends. Content as a string equals the
    same content as parts. Parts other than text are compared as JSON. The `name` of a message counts.
 3. What the assistant says between two messages of users is one text, whatever the number of messages in which it is
-   stored or sent: an answer continues after each call, and the client received it as one. Unseen messages that the
-   client sends between its words are matched one by one.
+   stored or sent: an answer continues after each call, and the client received it as one. Where one of these messages
+   ends, the text may lack the whitespace. Unseen messages that the client sends between its words are matched one by
+   one. The words beside calls of the client may be missing, all of them: some clients send calls without them.
 4. When a background call reports after an answer has ended, the model may say more. No client received those words, so
    the sent history may lack them.
 5. An answer that was interrupted or failed may be cut at different places in the stored and the sent history: one text
@@ -53,6 +54,9 @@ class Held:
 
     is_cut: bool = False
     """Whether its answer was interrupted or failed."""
+
+    may_be_left_out: bool = False
+    """Whether the client sends the call that follows: it may send that without the words beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,8 @@ def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> b
 
 def _compared(held: Sequence[Held], turns: Sequence[Turn]) -> _Comparison:
     """Returns the comparison, with the turns matched up to the first that is not held."""
-    comparison = _Comparison(held, SaidWords((one.message, one.is_cut) for one in held), turns)
+    words = SaidWords((one.message, one.is_cut, one.may_be_left_out) for one in held)
+    comparison = _Comparison(held, words, turns)
     comparison.match()
     return comparison
 
@@ -169,8 +174,8 @@ class _Comparison:
     def result(self) -> Plan:
         """Returns the plan, once the turns are matched."""
         rest = [message for turn in self.turns[self.turn :] for message in turn.messages]
-        behind = self.said_words.behind_unsent(self.at) if rest else self.at
-        if behind > self.at and not self._is_recognised_with(rest):
+        behind = self.said_words.behind_unsent(self.at, is_all=not rest)
+        if rest and behind > self.at and not self._is_recognised_with(rest):
             behind = self.at
         if self.head is None and not self._has_seen_behind(behind):
             return Plan("append", tuple(rest))
@@ -287,8 +292,8 @@ class _Comparison:
         """Match words of the assistant with those that are held before the next user's message. Returns whether they
         are the same. Held messages before the index `behind` count as matched too."""
         words = self.said_words.region(self.at)
-        cuts = assistant_words.cuts(words, "\n".join(text_of(one) for one in sent))
-        if not words or cuts is None:
+        cuts = assistant_words.cuts(words, "\n".join(text_of(one) for one in sent)) if words else None
+        if cuts is None:
             return False
         for place, text in cuts.items():
             self.changed[place] = None if text is None else {**self.held[place].message, "content": text}

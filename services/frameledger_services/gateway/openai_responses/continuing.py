@@ -3,10 +3,15 @@
 A response is continued from its end: the history at that version, followed by the new messages, is compared with the
 conversation like one that a client of chat completions sends. If nobody has asked anything since, the new messages are
 appended. If somebody has, the history becomes a new era, and what was said since stays readable in the former one.
+
+Some frameworks send what the history has already, from the question of a run on, with each previous response of that
+run. It is left out (`new_messages`).
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 from starlette.requests import Request
@@ -14,8 +19,10 @@ from starlette.requests import Request
 from frameledger_services.gateway import conversation_gate
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.dependencies import Dependencies
-from frameledger_services.gateway.openai import conversation
+from frameledger_services.gateway.openai import client_answers, conversation, history
 from frameledger_services.gateway.openai.conversation import Named
+from frameledger_services.gateway.openai.history import Held
+from frameledger_services.gateway.openai.seen_messages import JsonObject
 from frameledger_services.gateway.openai_responses import stored_responses
 from frameledger_services.gateway.openai_responses.items import refuse
 from frameledger_services.gateway.openai_responses.request import INSTRUCTION, ResponseRequest
@@ -47,13 +54,31 @@ async def continued(
         contexts.context, previous.context_id, await _end(dependencies, previous)
     )
     latest = await dependencies.database.read(latest_request, previous.context_id, INSTRUCTION)
+    messages = stored.context.to_wire()["messages"]
+    # In a thread: both may have megabytes.
+    new = await asyncio.to_thread(new_messages, messages, response_request.messages)
     return (
         replace(
-            response_request.behind(tuple(stored.context.to_wire()["messages"])),
+            response_request,
+            messages=(*messages, *new),
+            is_only_new=False,
             replaced_instruction=_instruction(latest),
         ),
         Named(previous.context_id, "client"),
     )
+
+
+def new_messages(stored: Sequence[JsonObject], sent: Sequence[JsonObject]) -> Sequence[JsonObject]:
+    """Returns the sent messages without those that repeat the end of the stored ones. Results of calls stay."""
+    calls = set(client_answers.call_ids(stored)).intersection(client_answers.call_ids(sent))
+    before_calls = client_answers.before_calls(stored, calls)
+    held = [Held(one, may_be_left_out=is_beside) for one, is_beside in zip(stored, before_calls, strict=True)]
+    rest = client_answers.rest(sent, calls)
+    end = history.repeated_end(held, rest, made=client_answers.made(sent, calls))
+    if end is None:
+        return sent
+    results = [one for one in sent if one.get("tool_call_id") in calls]
+    return [*results, *history.plan(end, rest).messages]
 
 
 async def _end(dependencies: Dependencies, previous: ResponseId) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from frameledger_services.gateway import client_tools
@@ -119,10 +119,6 @@ class ResponseRequest(CompletionRequest):
         }
         response_fields = {name: value for name, value in about.items() if value is not None}
         return {**CompletionRequest.noted(self), RESPONSE: response_fields}
-
-    def behind(self, history: tuple[Mapping[str, Any], ...]) -> ResponseRequest:
-        """Returns the request with the whole history: these messages and then the new ones."""
-        return replace(self, messages=(*history, *self.messages), is_only_new=False)
 
 
 @dataclass(frozen=True, slots=True)
