@@ -2,6 +2,7 @@
 
 import asyncio
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from tests.bounds import IN_PROCESS
@@ -96,6 +97,23 @@ def test_a_request_has_only_fields_that_the_api_knows():
 )
 def test_the_messages_have_an_order_that_the_api_takes(messages):
     assert sent(*messages)
+
+
+@pytest.mark.regression("journey 135")
+def test_a_message_has_only_the_fields_that_the_api_knows():
+    """A client that keeps the answers of its SDK sends all their fields."""
+    empty: dict[str, Any] = {"refusal": None, "annotations": [], "audio": None, "function_call": None}
+    refused = {"role": "assistant", "content": None, "refusal": "I can't."} | {"tool_calls": None}
+    kept = [CALL | {"content": ""} | empty, RESULT | {"is_error": False}, bot("b") | empty]
+    found = sent(user("a") | {"metadata": {"page": 1}}, *kept, refused, user("c"))
+    assert found == [
+        user("a"),
+        {**CALL, "content": "", "tool_calls": found[1]["tool_calls"]},
+        RESULT | {"tool_call_id": found[1]["tool_calls"][0]["id"]},
+        bot("b"),
+        bot("I can't."),
+        user("c"),
+    ]
 
 
 def test_instructions_that_stand_first_stay_and_later_ones_are_the_users():

@@ -39,6 +39,8 @@ _SINCE = {
 }
 """Parameters that earlier versions did not record, with the values that their requests have."""
 
+_MISTRALS_FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id", "prefix"})
+
 _NOT_IN_NAMES = re.compile(r"[\s<|\\/>]")
 _LONGEST_NAME = 64
 
@@ -72,7 +74,7 @@ class OpenAILLMAdapter(LLMAdapter):
       (`user_first`), or with several system messages or two consecutive messages of one role (`alternating`). Mistral
       accepts even fewer orders of messages: `strict_order`.
     - The name of a speaker is sent in a form that the API accepts: a space or a sign such as `/` becomes an underscore.
-    - Mistral has other names for some fields, and refuses unknown ones: `mistral_fields`.
+    - Mistral has other names for some fields, and refuses unknown ones, in messages too: `mistral_fields`.
     - Developer messages become system messages, or user messages in a tag, if `developer_role` says so.
     - Thoughts of this provider are left out, because the API has no place for them. What a compatible server added to
       calls is returned with them (`extra_content`), and so is the reasoning that it streamed with its answers
@@ -157,7 +159,7 @@ class OpenAILLMAdapter(LLMAdapter):
         ]
         messages = [*system, *(message for message in written if message is not None)]
         if self._dialect.mistral_fields:
-            messages = [_nameless(message) for message in messages]
+            messages = [_as_mistral_takes_it(message) for message in messages]
         elif self._dialect.accepted_names:
             messages = [_named(message) for message in messages]
         if self._dialect.user_first or not messages:
@@ -253,11 +255,13 @@ def _reasons_by_itself(model: object) -> bool:
     return version is not None and (int(version[1]), int(version[2] or 0)) >= (5, 5)
 
 
-def _nameless(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the message without the name of the speaker, which Mistral accepts only for a function."""
-    if message["role"] == "tool" or "name" not in message:
-        return message
-    return _without_name(message)
+def _as_mistral_takes_it(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the message with the fields that Mistral knows: it refuses a name of a speaker, and what clients keep of
+    their own and of other APIs' answers. A refusal becomes content."""
+    known = _MISTRALS_FIELDS | {"name"} if message["role"] == "tool" else _MISTRALS_FIELDS
+    if message.get("refusal") and not message.get("content"):
+        message = {**message, "content": message["refusal"]}
+    return {name: value for name, value in message.items() if name in known}
 
 
 def _named(message: Mapping[str, Any]) -> Mapping[str, Any]:
