@@ -49,11 +49,12 @@ def running() -> list[Path]:
     directories = []
     with suppress(OSError):
         for note in sorted(_notes().iterdir()):
-            directory = Path(note.read_text(encoding="utf-8"))
-            if is_running(directory):
-                directories.append(directory)
-            else:
-                note.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                text = note.read_text(encoding="utf-8")
+                if is_running(Path(text)):
+                    directories.append(Path(text))
+                elif text:
+                    note.unlink()
     return directories
 
 

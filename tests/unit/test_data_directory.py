@@ -90,6 +90,22 @@ def test_who_finds_no_broker_is_told_where_one_runs(tmp_path, monkeypatch):
     assert "One runs" not in str(caught.value)
 
 
+@pytest.mark.regression("fault 327")
+def test_another_command_that_removes_the_note_of_a_killed_up_hides_no_other_up(tmp_path):
+    """Notes are read while other commands remove and write them."""
+    directory = made(tmp_path)
+    with held(directory):
+        [note] = data_directory._notes().iterdir()
+        # In the list, and gone when it is read.
+        note.with_name("0").symlink_to("removed")
+        assert data_directory.running() == [directory]
+        # A note is empty for a moment before it is written.
+        half_written = note.with_name("1")
+        half_written.touch()
+        assert data_directory.running() == [directory]
+        assert half_written.exists()
+
+
 DELETED = (
     "The data directory .frameledger is relative to the working directory, which was deleted. Change to another "
     "folder, or set FRAMELEDGER_DATA_DIR to an absolute path."
