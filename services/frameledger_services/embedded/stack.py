@@ -6,7 +6,9 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from frameledger_services import data_directory, exception_groups, logs
 from frameledger_services.embedded import class_archive, java, kafka, postgres
@@ -32,6 +34,8 @@ from frameledger_services.settings_sources import running_file
 LOOK_EVERY = 1.0
 """Seconds between two looks at the data directory and its logs."""
 
+T = TypeVar("T")
+
 _log = logs.get_logger("up")
 
 
@@ -52,7 +56,8 @@ async def up(
     """
     directory = settings.directory
     with claimed(directory) as claim:
-        await asyncio.to_thread(end_leftovers, directory)
+        # Not in a thread, which would go on without the lock if this is cancelled.
+        end_leftovers(directory)
         stack = _Stack(settings, claim, on_change)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -91,6 +96,9 @@ class _Stack:
         pid = os.getpid()
         self._record = Record(pid=pid, started=start_time(pid), born=birth_of(pid), phase=Phase.STARTING)
         self._ended = threading.Event()
+        self._making: list[asyncio.Task[object]] = []
+        """What is made in threads, which are not cancelled."""
+
         self._environment: dict[str, str] = {}
         self._programs = CommandPrograms(settings, claim.directory, self._environment)
         self._archive: tuple[Program, Path, Path] | None = None
@@ -117,6 +125,8 @@ class _Stack:
                 data_directory.forget(self._directory)
             self._say(phase=Phase.STOPPING)
             await supervisor.stop_all()
+            # They write into the directory, which is locked until this returns.
+            await asyncio.gather(*self._making, return_exceptions=True)
 
     async def _start_all(
         self, supervisor: Supervisor, setup: Sequence[Command], services: Sequence[Command]
@@ -169,7 +179,7 @@ class _Stack:
             return None
         port = self._programs.port("postgres", self._settings.postgres_port, postgres.PREFERRED_PORT)
         supervisor.say("postgres", "making its files")
-        server = await asyncio.to_thread(postgres.prepare, self._directory, port)
+        server = await self._made(partial(postgres.prepare, self._directory, port))
         self._environment["database_url"] = server.dsn
         return server.program
 
@@ -200,12 +210,18 @@ class _Stack:
             return kafka.prepare(self._directory, port, software=software, learns=True)
 
         supervisor.say("kafka", "looking at its jars")
-        server = await asyncio.to_thread(prepare)
+        server = await self._made(prepare)
         self._archive = server.archive
         self._environment["kafka_bootstrap_servers"] = server.bootstrap_servers
         if settings.topic_partitions is None:
             self._environment["topic_partitions"] = str(kafka.PARTITIONS)
         return server.program
+
+    async def _made(self, make: Callable[[], T]) -> T:
+        """Returns what `make` returns in a thread, for whose end `run` waits."""
+        making = asyncio.create_task(asyncio.to_thread(make))
+        self._making.append(making)
+        return await asyncio.shield(making)
 
     def _write_addresses(self) -> None:
         """Write the addresses with which commands in this folder find the servers without a setting."""

@@ -238,7 +238,9 @@ class Supervisor:
                 async with asyncio.timeout(program.stop_within):
                     await process.wait()
             except TimeoutError:
-                process.kill()
+                # It may have ended just now, and asyncio would raise then.
+                if process.returncode is None:
+                    process.kill()
                 await process.wait()
         self._running.pop(program.name, None)
         if self._claim is None or self._claim.is_held():

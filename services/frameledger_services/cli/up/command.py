@@ -113,8 +113,9 @@ def _start_detached(settings: Settings) -> bool:
 
     directory = settings.directory
     log = own_log(directory)
+    # One that was killed may have had the pid that this one gets.
+    shown = read_record(directory)
     child = detached(["up", "--data-dir", str(directory)], log)
-    shown = None
     with render.StartProgress(output.console(), settings.data_dir, detached=True) as progress:
         try:
             while not progress.was_ready:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -57,6 +58,8 @@ def down(data_dir: DataDir = None) -> None:
 
 def _stop_supervisor(directory: Path, within: float) -> None:
     """Stop the `up` that locks this directory, and kill it after so many seconds. The process has ended on return."""
+    import psutil
+
     from frameledger_services.embedded.program import EmbeddedError
     from frameledger_services.embedded.record import find_process, read_record
 
@@ -67,7 +70,8 @@ def _stop_supervisor(directory: Path, within: float) -> None:
             f"Another process has locked {directory}, and its pid is unknown.",
             "If it is an `up` that was just started, try again.",
         )
-    with output.console().status("Stopping ..."):
+    # It may end by itself at any moment.
+    with output.console().status("Stopping ..."), suppress(psutil.NoSuchProcess):
         supervisor.send_signal(signal.SIGTERM)
         supervisor.send_signal(signal.SIGCONT)
         deadline = time.monotonic() + within
