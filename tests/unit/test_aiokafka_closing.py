@@ -4,15 +4,18 @@ import asyncio
 from contextlib import suppress
 
 import pytest
+from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer.group_coordinator import NoGroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import NodeNotReadyError
+from aiokafka.structs import BrokerMetadata
 from tests.bounds import IN_PROCESS
 from tests.support.turns import turns
 
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import _Fetcher
+from frameledger_services.event_log.failover import with_failover
 
 
 async def closing_as_aiokafka_does():
@@ -100,5 +103,37 @@ def test_a_consumer_whose_fetch_waits_for_a_broker_that_is_away_is_closed_withou
         async with asyncio.timeout(IN_PROCESS):
             await closed(fetcher.close())
         assert pausing.done()
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("fault 329")
+def test_a_client_that_is_closed_connects_to_no_broker_any_more():
+    """Its own task may be about to ask for metadata while the requests for earlier metadata are ended."""
+    connecting = []
+
+    async def connect(node, **_):
+        connecting.append(node)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            connecting.remove(node)
+
+    async def run():
+        client = AIOKafkaClient()
+        client.cluster._brokers = {1: BrokerMetadata(1, "127.0.0.1", 1, None)}
+        client._get_conn = connect
+        with_failover(client)
+        # A request to a broker that is slow, while another one has answered.
+        earlier = asyncio.create_task(client._metadata_update(client.cluster, []))
+        await turns()
+        earlier.cancel()
+        client._sync_task = asyncio.create_task(client._md_synchronizer())
+        await turns()
+        assert connecting == [1]
+        client.force_metadata_update()
+        await closed(client.close())
+        await turns()
+        assert connecting == []
 
     asyncio.run(run())

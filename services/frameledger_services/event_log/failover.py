@@ -90,6 +90,9 @@ def with_failover(client: AIOKafkaClient) -> AIOKafkaClient:
 
     @wraps(close)
     async def closed() -> None:
+        if client._sync_task is not None:
+            # Before `end`, since it begins requests.
+            client._sync_task.cancel()
         await learning.end()
         await close()
 

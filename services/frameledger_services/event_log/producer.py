@@ -266,14 +266,17 @@ class Producer:
     async def _replace(self, sender: Sender) -> None:
         """Stop a sender, after what it has queued; the next `publish` makes another one. It is stopped even if this is
         cancelled meanwhile, as at a deadline: otherwise its queue would continue, and be sent at some later time."""
+        ending = asyncio.create_task(self._stop_once(sender))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+        await asyncio.shield(ending)
+
+    async def _stop_once(self, sender: Sender) -> None:
         async with self._connecting:
             if self._sender is not sender:
                 return
             self._sender = None
-            ending = asyncio.create_task(sender.stop())
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
-        await asyncio.shield(ending)
+        await sender.stop()
 
     @property
     def _address(self) -> str:
