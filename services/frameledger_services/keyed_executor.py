@@ -108,8 +108,14 @@ class KeyedExecutor:
             ticket = of_key.waiting.popleft()
             of_key.first = ticket
             of_key.running += 1
-            # In our context: this may be called by another job, whose span and ids are not those of the next.
-            self._tasks.create_task(self._run(ticket, of_key), context=self._context.copy())
+            job = self._run(ticket, of_key)
+            try:
+                # In our context: this may be called by another job, whose span and ids are not those of the next.
+                self._tasks.create_task(job, context=self._context.copy())
+            except RuntimeError:
+                # The group is cancelled or ends by an error, and takes no more tasks.
+                job.close()
+                return
 
     async def _run(self, ticket: Ticket, of_key: _Key) -> None:
         try:
@@ -123,7 +129,7 @@ class KeyedExecutor:
             ticket.holds_order = False
             of_key.running -= 1
             self._free(ticket.key, of_key)
-        # Not reached if it raised: the group ends then, and takes no more tasks.
+        # Not reached if it raised: the group ends then.
         self._begin(of_key)
 
     def _free(self, key: Hashable, of_key: _Key) -> None:

@@ -216,6 +216,35 @@ def test_jobs_that_wait_do_not_begin_when_the_group_is_cancelled():
     assert begun == [["a1"]]
 
 
+@pytest.mark.regression("worker 171")
+def test_a_job_that_swallows_its_cancellation_is_no_error_of_the_group_and_nothing_of_its_key_begins_after_it():
+    """As a handler of an application that cleans up and returns. The group takes no more tasks."""
+
+    async def scenario():
+        jobs = Jobs()
+
+        async def swallows(ticket):
+            try:
+                await jobs.named("a1")(ticket)
+            except asyncio.CancelledError:
+                ticket.release_order()
+
+        async def run():
+            async with asyncio.TaskGroup() as tasks:
+                executor = KeyedExecutor(tasks, slots=4, per_key=2)
+                executor.submit("a", swallows)
+                executor.submit("a", jobs.named("a2"))
+
+        running = asyncio.create_task(run())
+        await settled()
+        running.cancel()
+        await asyncio.wait([running])
+        assert running.cancelled(), running.exception()
+        assert jobs.begun == ["a1"]
+
+    asyncio.run(scenario())
+
+
 def test_ten_thousand_keys_leave_nothing_behind():
     async def scenario(executor, _):
         async def job(ticket):

@@ -93,7 +93,9 @@ class CancelledHook:
     async def interrupted(self, call: CallAttempt, version: int) -> None:
         """The frame at that version interrupted the call. Called twice it does nothing."""
         async with self._joining:
-            if (call.context_id, version) in self._batches:
+            if (batch := self._batches.get((call.context_id, version))) is not None:
+                # It may have begun here later than the others: taken over from a worker that died.
+                batch.pending.add(call.key)
                 return
             together: set[CallKey] = set()
             # Without the database the hook is called for each call by itself; the call is stopped nevertheless.

@@ -98,9 +98,10 @@ class InFlight(Generic[C]):
             ):
                 job.request_stop("obsolete")
             entry.ticket = self._executor.submit(claimed_work.context_id, partial(self._run, entry))
-            job.release_order = entry.ticket.release_order
 
-    async def _run(self, entry: InFlightJob[C], _: Ticket) -> None:
+    async def _run(self, entry: InFlightJob[C], ticket: Ticket) -> None:
+        # Not by who submits it: with asyncio's eager task factory it has begun by then.
+        entry.job.release_order = ticket.release_order
         task = asyncio.current_task()
         assert task is not None, "the executor runs each job in a task"
         self._tasks.add(task)
