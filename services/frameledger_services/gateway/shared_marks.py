@@ -58,6 +58,10 @@ class SharedMarks:
 
     async def settle(self) -> None:
         """Wait until all added marks are set and all removed ones are gone. Raises `DatabaseError`."""
+        # Not cancelled with its caller: what is set on the session would not be known.
+        await asyncio.shield(self._settle())
+
+    async def _settle(self) -> None:
         async with self._one_at_a_time:
             if not self._wanted_marks and self._session is None:
                 return
