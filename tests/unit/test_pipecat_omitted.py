@@ -43,7 +43,7 @@ class Recorded:
         self.syncs += 1
         for one in self.encoder.encode((self.syncs, 10**18, at, captured, None)):
             while one.size > self.most:
-                one = self.encoder.instead(one, "it is too large")
+                one = self.encoder.replacement_of(one, "it is too large")
             step = self.folding.step(one.frame.frame)
             assert step is not None
             assert step.outcome in ("applied", "unknown")

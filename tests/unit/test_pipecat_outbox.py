@@ -11,7 +11,7 @@ from tests.support.pipecat_frames import LLMTextFrame
 
 from frameledger_services.pipecat.capture import ASSISTANT, CHANGES
 from frameledger_services.pipecat.mirror import Mirror
-from frameledger_services.pipecat.outbox import AT_ONCE, Outbox
+from frameledger_services.pipecat.outbox import MAX_PER_PASS, Outbox
 
 
 class Silent:
@@ -62,7 +62,7 @@ class Keeping:
         pass
 
 
-@pytest.mark.parametrize(("waiting", "frames"), [(AT_ONCE, AT_ONCE), (AT_ONCE + 1, 1)])
+@pytest.mark.parametrize(("waiting", "frames"), [(MAX_PER_PASS, MAX_PER_PASS), (MAX_PER_PASS + 1, 1)])
 def test_tokens_share_a_frame_only_if_more_wait_than_are_published_at_once(waiting, frames):
     client = Keeping()
     items = deque((number, number, ASSISTANT, LLMTextFrame(f"{number} "), None) for number in range(waiting))

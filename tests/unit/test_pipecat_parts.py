@@ -260,7 +260,7 @@ def pending(**limits):
 
 
 def test_beyond_the_bound_tokens_go_first_and_one_gap_tells_of_them():
-    one = pending(most_frames=10)
+    one = pending(max_frames=10)
     one.add([waiting("InterruptionFrame"), *(waiting("LLMTextFrame", ns=n) for n in range(2, 20))])
     assert [left.kind for left in one.take(100)] == [GAP, "InterruptionFrame"]
     assert one.dropped == {"LLMTextFrame": 18}
@@ -273,7 +273,7 @@ def test_beyond_the_bound_tokens_go_first_and_one_gap_tells_of_them():
     ["LLMUpdateSettingsFrame", "LLMConfigureOutputFrame", "LLMEnablePromptCachingFrame", "CancelFrame"],
 )
 def test_beyond_the_bound_what_nobody_says_again_is_kept(kind):
-    one = pending(most_frames=10)
+    one = pending(max_frames=10)
     one.add([waiting(kind)])
     for _ in range(30):
         one.add([waiting("TextFrame")])
@@ -282,7 +282,7 @@ def test_beyond_the_bound_what_nobody_says_again_is_kept(kind):
 
 
 def test_messages_that_wait_become_the_whole_history():
-    one = pending(most_frames=10)
+    one = pending(max_frames=10)
     for _ in range(30):
         one.add([waiting("LLMMessagesAppendFrame"), waiting("LLMTextFrame")])
     taken = [left.kind for left in one.take(100)]
@@ -292,7 +292,7 @@ def test_messages_that_wait_become_the_whole_history():
 
 
 def test_a_question_stays_behind_the_messages_that_it_is_asked_with():
-    one = pending(most_frames=10)
+    one = pending(max_frames=10)
     one.add([waiting("LLMMirrorFrame"), *(waiting("LLMMessagesAppendFrame") for _ in range(4))])
     one.add([waiting("LLMRunFrame"), *(waiting("LLMMessagesAppendFrame") for _ in range(6))])
     kinds = ["LLMMirrorFrame", "LLMMessagesUpdateFrame", "LLMRunFrame"]
@@ -307,7 +307,7 @@ def test_a_history_beyond_the_bound_is_not_made_again_for_each_frame():
         made.append(1)
         return [waiting("LLMMessagesUpdateFrame", size=1000)]
 
-    one = Pending(lambda counts, first, last: waiting(GAP), history, most_frames=10_000, most_bytes=700)
+    one = Pending(lambda counts, first, last: waiting(GAP), history, max_frames=10_000, max_bytes=700)
     one.add([waiting("LLMMessagesAppendFrame", size=1000)])
     for _ in range(1000):
         one.add([waiting("InterruptionFrame"), waiting("LLMTextFrame")])
@@ -321,8 +321,8 @@ def test_a_history_beyond_the_bound_alone_drops_no_turns_and_calls():
     one = Pending(
         lambda counts, first, last: waiting(GAP),
         lambda: [waiting("LLMMessagesUpdateFrame", size=1000)],
-        most_frames=10_000,
-        most_bytes=700,
+        max_frames=10_000,
+        max_bytes=700,
     )
     one.add([waiting("LLMMessagesUpdateFrame", size=1000)])
     one.add([waiting("InterruptionFrame"), waiting("LLMRunFrame")])
@@ -339,7 +339,7 @@ def test_a_history_beyond_the_bound_alone_drops_no_turns_and_calls():
     )
 )
 def test_however_much_is_added_no_more_than_the_bound_waits(kinds):
-    one = pending(most_frames=8, most_bytes=70)
+    one = pending(max_frames=8, max_bytes=70)
     for kind in kinds:
         one.add([waiting(kind)])
         assert len(one) <= 8

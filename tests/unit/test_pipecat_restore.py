@@ -258,7 +258,7 @@ def test_of_two_processes_that_restore_at_once_the_later_repairs_it_once_and_the
     restored(alone)
     client: Any = Overtaken(left)
     assert place < alone.asked
-    with pytest.raises(TakenOverError, match="Another process restored 's' meanwhile"):
+    with pytest.raises(TakenOverError, match="Another process restored 's' at the same time"):
         restored(client)
     assert client.folding.state.terms.mirror == str(UUID(int=8))
     assert client.other.messages == messages_of(client)

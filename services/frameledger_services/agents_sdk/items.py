@@ -13,10 +13,10 @@ _ROLES = ("user", "assistant", "system", "developer")
 
 def message_of(item: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the message for an item: the item itself if it is plain text, otherwise a provider-specific message.
-    Raises TypeError for what is no mapping."""
+    Raises TypeError if the item is not a mapping."""
     if not isinstance(item, Mapping):
         raise TypeError(
-            f"{type(item).__name__} is not an item of a session: items are mappings, as of `to_input_list()`."
+            f"{type(item).__name__} is not an item of a session: items are mappings, as `to_input_list()` returns them."
         )
     plain = item.keys() == {"role", "content"} and item["role"] in _ROLES and isinstance(item["content"], str)
     return dict(item) if plain else {"llm": LLM, "message": dict(item)}

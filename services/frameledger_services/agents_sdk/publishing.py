@@ -34,12 +34,12 @@ class Publishing:
         context_id: str,
         client: Conversations,
         *,
-        most_frames: int = MAX_FRAMES,
-        most_bytes: int = MAX_BYTES,
+        max_frames: int = MAX_FRAMES,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         self._context_id = context_id
         self._client = client
-        self._most_frames, self._most_bytes = most_frames, most_bytes
+        self._max_frames, self._max_bytes = max_frames, max_bytes
         self._waiting: deque[EncodedFrame] = deque()
         self._bytes = 0
         self._gap = 0
@@ -50,7 +50,7 @@ class Publishing:
             frame=lambda one: one,
             refused=self._refused,
             waiting=lambda: f"{self.unpublished} frames wait, {self.lost} are lost",
-            # The client is closed or belongs to another event loop. The next frame retries.
+            # The client is closed or belongs to another event loop. The next frame tries again.
             gives_up=(RuntimeError,),
         )
         self.say = self._delivery.say
@@ -70,7 +70,7 @@ class Publishing:
             except (DecodeError, ValueError, TypeError) as error:
                 self._refused(None, error)
                 continue
-            if len(self._waiting) >= self._most_frames or self._bytes + len(frame.encoded) > self._most_bytes:
+            if len(self._waiting) >= self._max_frames or self._bytes + len(frame.encoded) > self._max_bytes:
                 self._gap += 1
                 self.lost += 1
                 continue

@@ -131,7 +131,7 @@ class FrameledgerRunHooks(RunHooks[Any]):
     def _record(self, frames: Callable[[], list[Fields]]) -> None:
         try:
             if told := frames():
-                # With the mirror frame each time, as in the session: the conversation may have been erased meanwhile.
+                # With the mirror frame each time, as in the session: the conversation may have been erased since.
                 self._publishing.put([self._mirror, *told])
         except Exception as error:
             self._publishing.lost += 1

@@ -88,15 +88,15 @@ class Runs:
         return [self._noted("HandoffFrame", run, from_agent=by.name, to_agent=to.name)]
 
     def answer_started(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
-        """Called when a model is requested. An open answer of another run was interrupted, unless the end of that run
-        is still to be reported: by its scope."""
+        """Called when a model is requested. An open answer of another run was interrupted, unless that run has a scope,
+        which reports its end."""
         run = self._run(scope, context)
         frames: list[Fields] = []
         answer = self._answer
         if answer is not None and answer.run is not run and answer.run.scope is None:
             frames += self.interrupted([answer.run])
         elif not _is_of_a_tool(context):
-            # The SDK continues once all tools are done: nested answers failed, and their tools reported it.
+            # The SDK continues once all tools are done, so nested answers failed, and their tools reported it.
             run.waiting.clear()
             if answer is not None and answer.run is run and answer.is_of_a_tool:
                 frames += self._close_answer()
@@ -144,8 +144,8 @@ class Runs:
 
     def call_ended(self, scope: Any, context: Any, tool: Any, result: Any, failed: bool) -> list[Fields]:
         """Called when a tool has returned. An agent that is a tool starts before its run waits for an approval, and
-        ends in the run that is resumed: with another usage object, and maybe after its block or in another process.
-        There it starts again, which the fold ignores for a call that is open."""
+        ends in the resumed run, with another usage object, and maybe after its block or in another process. There it
+        starts again, which the fold ignores for an open call."""
         run, key = self._run(scope, context), _key(context, tool)
         frames: list[Fields] = []
         started_in = next((one for one in (run, *self._runs.values()) if key in one.calls), None)
@@ -156,8 +156,8 @@ class Runs:
         return [*frames, {"type": "FunctionCallResultFrame", **call, "result": bounded(result), **settled}]
 
     def end(self, scope: Any, error: str | None, is_run_error: bool = False) -> list[Fields]:
-        """End the runs of a scope: open answers and calls were interrupted, or failed with an error of this name.
-        `is_run_error`: the error is that of a run, even if nothing is open."""
+        """End the runs of a scope: open answers and calls were interrupted, or failed with an error of this name. With
+        `is_run_error` it is the error of a run, even if nothing is open."""
         runs = [run for run in self._runs.values() if run.scope is scope]
         for run in runs:
             del self._runs[id(run.usage)]
@@ -167,7 +167,7 @@ class Runs:
         return self._failed(runs, error) if is_run_error or is_open else []
 
     def interrupted(self, runs: list[Run]) -> list[Fields]:
-        """Record these runs as interrupted. An interruption would cancel the calls of other runs, too: while these have
+        """Record these runs as interrupted. An interruption would also cancel the calls of other runs: while these have
         any, it is recorded for the open answer only."""
         waiting = _waiting(runs)
         is_alone = (self._answer is None or self._answers_for(runs)) and not any(
@@ -250,8 +250,8 @@ def _is_of_a_tool(context: Any) -> bool:
 
 
 def _announced(run: Run, context: Any, tool: Any, kind: str) -> tuple[str | None, Any]:
-    """Returns the id and the arguments of the next call of a tool of the SDK's own, if it is known which one that is:
-    one that a person has to approve can start after later ones."""
+    """Returns the id and the arguments of the next call of one of the SDK's own tools, if that call is known: a call
+    that a person has to approve can start after later ones."""
     calls = run.announced.get(id(context), [])
     of_kind = [one for one in calls if one[0] == kind]
     if not of_kind or (len(of_kind) > 1 and getattr(tool, "needs_approval", False) is not False):

@@ -32,7 +32,7 @@ WITHIN = 30.0
 """Default timeout of a method in seconds."""
 
 PAUSE_SECONDS = 0.5
-"""Pause after an error that was not waited for, as of a broker that refuses connections."""
+"""Pause after an error that comes at once, as when a broker refuses connections."""
 
 _T = TypeVar("_T")
 
@@ -44,9 +44,9 @@ class FrameledgerSession:
     once, however often it was published, and is atomic if the process dies. A cancelled method completes its change
     first. Removed items stay readable at the versions that had them.
 
-    In a conversation that is parked all methods raise `ConversationParkedError`: the newest items are not known. A
-    change that the projector rejects raises `FrameRejectedError`, as in a conversation that was erased if the setting
-    `erased_ids` refuses it.
+    In a parked conversation all methods raise `ConversationParkedError`, because the newest items are not known. A
+    change that the projector rejects raises `FrameRejectedError`, for example after an erasure if the setting
+    `erased_ids` refuses the id.
     """
 
     def __init__(self, session_id: str, client: Conversations, *, within: float = WITHIN) -> None:
@@ -58,7 +58,7 @@ class FrameledgerSession:
 
         self._client = client
         self._within = within
-        # With its time of production, so that its bytes are the same each time, which costs a projector no query.
+        # With its time of production, so that its bytes are the same each time, which saves the projector a query.
         self._mirror = with_defaults(mirror_frame(session_id))
 
     async def get_items(self, limit: int | None = None) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ class FrameledgerSession:
             if stored is None or not stored.positions:
                 return None
             messages = stored.context.to_wire()["messages"]
-            # If another caller changed the context meanwhile, this frame is ignored and the loop reads again.
+            # If another caller has changed the context since, this frame is ignored and the loop reads again.
             published = await self._publish(
                 LLMMessageRewriteFrame(
                     id=str(uuid4()),
@@ -137,7 +137,7 @@ class FrameledgerSession:
                 if left <= 0:
                     raise
                 if not isinstance(error, FramesUnacknowledgedError | NotVisibleError):
-                    # These were waited for; any other one may have come at once.
+                    # These come after a wait; any other error may come at once.
                     await asyncio.sleep(min(PAUSE_SECONDS, left))
                 continue
             if published[-1].outcome == "parked":

@@ -67,7 +67,7 @@ def finish_reason_of(response: Any) -> str | None:
 
 
 def own_call_of(tool: Any) -> str | None:
-    """Returns the type of the items that call this tool of the SDK's own; None for any other tool."""
+    """Returns the type of the items that call this tool, if it is one of the SDK's own; otherwise None."""
     return next((_OWN_CALLS[one.__name__] for one in type(tool).__mro__ if one.__name__ in _OWN_CALLS), None)
 
 

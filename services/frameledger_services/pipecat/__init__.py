@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["FrameledgerLLMService", "FrameledgerObserver", "FramesLostError", "Restored", "TakenOverError"]
 
 if not TYPE_CHECKING:  # type checkers accept any name of a module with `__getattr__`
-    # Imported on first use: the pure modules work without Pipecat, which takes half a gigabyte.
+    # Imported on first use: the pure modules work without Pipecat, which needs half a gigabyte of disk.
     _PLACES = {
         "FrameledgerLLMService": "llm",
         "FrameledgerObserver": "observer",

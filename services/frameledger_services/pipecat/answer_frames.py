@@ -30,7 +30,7 @@ def ended(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
 
 
 def text(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
-    """A generated token. In a pipeline with speech, the spoken words follow as frames of their own."""
+    """A generated token. In a pipeline with speech, the spoken words follow as separate frames."""
     frame = captured.frame
     if not frame.text:
         return []
@@ -65,7 +65,7 @@ def words(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
 
 
 def pushed(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
-    """The words spoken so far become a message: the end of a line, or a part of an answer."""
+    """Turns the words spoken so far into a message: the end of a line, or a part of an answer."""
     frames: list[Fields] = [{"type": "LLMAssistantPushAggregationFrame"}]
     if state.line:
         state.answering = state.line = False

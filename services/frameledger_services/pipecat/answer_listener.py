@@ -14,11 +14,11 @@ from frameledger_services.pipecat.inference_requests import WAITING, InferenceRe
 from frameledger_services.pipecat.run_answer import AnswerPart, RunAnswer
 
 WAITING_SECONDS = 5.0
-"""After this time without a frame a probe is published, to find out whether frames still arrive."""
+"""Time without a frame after which a probe is published, to check whether frames still arrive."""
 
 
 class AnswerListener:
-    """The answers that an LLM service requests, one at a time."""
+    """Requests the answers of an LLM service, one at a time, and reads them from the log."""
 
     def __init__(self, requests: InferenceRequests, begin_secs: float, silent_secs: float) -> None:
         self._requests = requests
@@ -37,22 +37,22 @@ class AnswerListener:
         return self._run is not None
 
     def take(self, stored: StoredFrame, frame: AnyFrame) -> None:
-        """Queue a stored frame. Frames are dropped while no answer was asked for."""
+        """Queue a stored frame. Drops it if no answer was requested."""
         if self._run is not None:
             self._frames.put_nowait((stored, frame))
 
     async def ask(self, settings: Fields, tools: Iterable[Any]) -> None:
-        """Request an answer to the current context, with these tools beside its own. Raises `AskingError` if the
+        """Request an answer to the current context, with these tools besides its own. Raises `AskingError` if the
         conversation cannot be followed."""
         self._asked_at = asyncio.get_running_loop().time()
         self._frames = asyncio.Queue()
-        # Frames that arrive before the request has an id belong to no answer and are dropped.
+        # Frames that arrive before the request has an id belong to no answer: `take` drops them.
         try:
             async with asyncio.timeout(self._begin_secs):
                 await self._requests.until_ready()
         except TimeoutError:
             raise AskingError("The database does not respond.") from None
-        # Now, and not before: an interruption that came while it waited does not stop the run.
+        # Read only now: an interruption that came during the wait does not stop the run.
         self._interruptions = self._requests.interruptions
         self._run = RunAnswer(self._requests.ask(settings, tools))
 
@@ -64,7 +64,7 @@ class AnswerListener:
         return run.take(*await self._next_frame(run))
 
     def abandon(self) -> None:
-        """Stop the run of the request, if one was made, unless an interruption that came after it does so."""
+        """Stop the requested run, if there is one, unless a later interruption has stopped it."""
         if self._run is not None:
             self._requests.abandon(self._interruptions)
 
@@ -73,8 +73,8 @@ class AnswerListener:
         self._run = None
 
     async def _next_frame(self, run: RunAnswer) -> tuple[StoredFrame, AnyFrame]:
-        """Returns the next frame. While an answer is silent, probes find out whether the log and the tables are
-        working."""
+        """Returns the next frame. While an answer is silent, it publishes probes to check that the log and the tables
+        work."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._silent_secs if run.has_begun else self._asked_at + self._begin_secs
         tried_at: float | None = None

@@ -51,7 +51,7 @@ def _call(frame: Any) -> Fields:
 
 
 def _arguments(arguments: Any) -> str:
-    """The arguments as JSON text, as Pipecat writes them into the message of the call."""
+    """Returns the arguments as JSON text, as Pipecat writes them into the message of the call."""
     return arguments if isinstance(arguments, str) else json.dumps(to_json(arguments), ensure_ascii=False)
 
 

@@ -1,7 +1,7 @@
 """Capture: the handlers of the frames that processors handle and push, which run in Pipecat's event loop.
 
 A handler appends frames to a deque, and compares the context with its copy where the context may have changed. It
-awaits nothing and raises nothing; frames that it cannot take are counted.
+neither awaits nor raises; it counts frames that it cannot capture.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from frameledger_services.pipecat.values import given_settings, model_of, settin
 logger = logging.getLogger("frameledger.pipecat")
 
 CHANGES, FIELDS, ON_THE_LOG = "changes", "fields", "frameledger.on_the_log"
-"""Values in the place of a capture point: changes of the messages, complete frames, or a frame that is on the log
-already. A frame that came from the log has the last name in its metadata."""
+"""Markers instead of a capture point: changes of the messages, complete frames, or a frame that is already on the log.
+A frame that came from the log has the last name in its metadata."""
 
 Item = tuple[int, int, str, Any, Model | None]
 """Sequence, nanoseconds since 1970, capture point, captured object, and its model if captured at a model service."""
@@ -37,10 +37,10 @@ Item = tuple[int, int, str, Any, Model | None]
 USER, ASSISTANT, LLM, OUTPUT = "user", "assistant", "llm", "output"
 
 MAX_CAPTURED = 50_000
-"""Maximum items that wait for the thread. It takes them every 20 to 50 ms, so the limit is reached only if it is
-dead."""
+"""Maximum queued items. The publishing thread takes them every 20 to 50 ms, so only a dead thread lets the queue reach
+the limit."""
 
-# Frames that are taken at certain processors; all others are taken at the first processor that sees them.
+# Frames that are captured at certain processors; all others are captured at the first processor that sees them.
 _ANSWER = {"LLMFullResponseEndFrame", "LLMThoughtStartFrame", "LLMThoughtTextFrame", "LLMThoughtEndFrame"}
 _ANSWER |= {"LLMAssistantPushAggregationFrame", "FunctionCallResultFrame", "FunctionCallCancelFrame"}
 _WORDS, TOKENS = "TextFrame", "LLMTextFrame"
@@ -49,12 +49,16 @@ _ANSWER_TEXT = {_START, TOKENS}
 _STREAMED = {TOKENS, "LLMThoughtTextFrame"}
 _INTERRUPTION, _SETTINGS = "InterruptionFrame", "LLMUpdateSettingsFrame"
 _FROM_THE_MODEL = {"MetricsFrame", "ErrorFrame", "FunctionCallsStartedFrame", "FunctionCallInProgressFrame"}
-_VOICE = {"BotStartedSpeakingFrame", "BotStoppedSpeakingFrame", _WORDS}
-# The user's aggregator passes these on unless the user is muted.
+_SPEECH = {"BotStartedSpeakingFrame", "BotStoppedSpeakingFrame", _WORDS}
+# The user's aggregator forwards these unless the user is muted.
 _UNLESS_MUTED = {_INTERRUPTION, "UserStartedSpeakingFrame", "UserStoppedSpeakingFrame"}
 # Objects that an application can change after handing them over: translated at once instead of in the thread.
-_NOW = _FROM_THE_MODEL | {"FunctionCallResultFrame", "LLMThoughtEndFrame", "LLMUpdateSettingsFrame"}
-_NOW -= {"MetricsFrame"}
+_TRANSLATED_AT_ONCE = _FROM_THE_MODEL | {
+    "FunctionCallResultFrame",
+    "LLMThoughtEndFrame",
+    "LLMUpdateSettingsFrame",
+}
+_TRANSLATED_AT_ONCE -= {"MetricsFrame"}
 # Frequent frames that never change the context.
 _WRITES_NOTHING = {
     _WORDS,
@@ -69,19 +73,19 @@ _WRITES_NOTHING = {
     "BotSpeakingFrame",
     "AggregatedTextProgressFrame",
 }
-_REMEMBERED = 4096
+_MAX_SEEN = 4096
 
 Handler = Callable[[Any], None]
 """Called with the frame. Never raises."""
 
 Handlers = tuple[Handler | None, Handler | None]
-"""What is called before and after a processor processes, or pushes, a frame; None: nothing."""
+"""Handlers that are called before and after a processor processes, or pushes, a frame; None calls nothing."""
 
 NO_HANDLERS: Handlers = (None, None)
 
 
 class HandlersByClass(dict[type, Handlers]):
-    """The handlers of one processor by the class of the frame, which are chosen once per class, not for every token."""
+    """The handlers of one processor by frame class, chosen once per class instead of for every token."""
 
     def __init__(self, choose: Callable[[type], Handlers]) -> None:
         super().__init__()
@@ -93,15 +97,15 @@ class HandlersByClass(dict[type, Handlers]):
 
 
 class Capture:
-    """Captures one pipeline. `items` holds the captured items until the thread takes them."""
+    """Captures one pipeline. `items` holds the captured items until the publishing thread takes them."""
 
     def __init__(self, note_failure: Callable[[BaseException], None]) -> None:
         self.items: deque[Item] = deque()
-        self.untold: Counter[str] = Counter()
+        self.not_recorded: Counter[str] = Counter()
         self.lost = 0
         self.speaks = False
         self.is_answered_here = False
-        """Whether Frameledger's workers answer, which publish the frames of their answers themselves."""
+        """Whether inference workers answer. They publish the frames of their answers themselves."""
 
         self.interruptions = 0
         """The number of captured interruptions."""
@@ -112,9 +116,9 @@ class Capture:
         self.other_contexts: list[Any] = []
         """The contexts of other aggregators of the pipeline."""
 
-        self._has_said_unknown = False
+        self._has_warned = False
         self._answering: ModelService | None = None
-        """The LLM service that was asked last to answer the context."""
+        """The LLM service that the latest request for an answer went to."""
 
         self._settings: dict[str, Any] = {}
         """Its settings on the log."""
@@ -134,12 +138,12 @@ class Capture:
         """Compare this context with this copy from now on. `tools` and `tool_choice` (JSON) are on the log already."""
         self.context, self._mirror, self._terms = context, mirror or Mirror(), Terms(tools, tool_choice)
 
-    def retell(self) -> None:
+    def resend_history(self) -> None:
         """Publish all messages at the next sync point."""
         self._mirror = Mirror()
 
     def offer(self, tools: Iterable[Any]) -> None:
-        """Publish these tools beside those of the context from the next comparison on."""
+        """From the next comparison on, publish these tools besides those of the context."""
         self._terms.offer(tools)
 
     def add(self, fields: Fields) -> int | None:
@@ -147,7 +151,7 @@ class Capture:
         return self._append(FIELDS, [fields])
 
     def handlers(self, at: str, *, pushes: bool, service: ModelService | None = None) -> HandlersByClass:
-        """Returns the handlers for the frames that one processor processes, or pushes."""
+        """Returns the handlers for the frames that a processor processes, or pushes."""
 
         def choose(kind: type) -> Handlers:
             try:
@@ -170,13 +174,13 @@ class Capture:
         if context is None:
             return
         if len(self.items) > MAX_CAPTURED:
-            self.retell()
+            self.resend_history()
             return
         try:
             if changes := self._mirror.changes(context.messages):
                 self._append(CHANGES, changes)
         except Exception:
-            self.retell()
+            self.resend_history()
             raise
         for fields in self._terms.changes(context.tools, context.tool_choice):
             self.add(fields)
@@ -193,10 +197,10 @@ class Capture:
             if at == ASSISTANT and not pushes:
                 before = self._counting(kind.__name__)
         elif self._is_taken(at, name, pushes=pushes):
-            # A frame that an LLM service processes is none of its own.
+            # A frame that an LLM service processes is not from its model.
             before = self._taking(kind, name, at, service if pushes else None)
             if name in _STREAMED and self._is_taken_once(name):
-                before = self._noting(at, before)
+                before = self._appending(at, before)
         writes = not pushes and at != LLM and _WRITES_NOTHING.isdisjoint(one.__name__ for one in kind.__mro__)
         return before, self._comparing() if writes else None
 
@@ -207,7 +211,7 @@ class Capture:
         if at == LLM:
             return name in _FROM_THE_MODEL or (pushes and self.speaks and name in _ANSWER_TEXT)
         if at == OUTPUT:
-            return name in _VOICE
+            return name in _SPEECH
         if at == USER and name in _UNLESS_MUTED:
             return pushes
         if name in _ANSWER or name in _ANSWER_TEXT or name == _WORDS:
@@ -215,12 +219,12 @@ class Capture:
         return True
 
     def _is_taken_once(self, name: str) -> bool:
-        """Whether these frames are taken at one place only."""
+        """Returns whether these frames are captured at one point only."""
         return sum(self._is_taken(at, name, pushes=pushes) for at, pushes in self._places) == 1
 
     def _asking(self, service: ModelService, then: Handler) -> Handler:
-        """Returns the handler of the frame that asks an LLM service for an answer. It is taken where it reaches the
-        service, because aggregators also push it to announce changes."""
+        """Returns the handler of the frame that requests an answer from an LLM service. The frame is captured when it
+        reaches the service, because aggregators also push it to announce changes."""
 
         def ask(frame: Any) -> None:
             try:
@@ -228,7 +232,7 @@ class Capture:
                 if not getattr(frame, "speculation", False):
                     service.is_ours = self.context is None or frame.context is self.context
                 if not service.is_ours:
-                    self._say_unknown(frame.context, service)
+                    self._warn_of_other_context(frame.context, service)
                 elif not self.is_answered_here:
                     self._note_settings(service)
                     then(frame)
@@ -237,18 +241,18 @@ class Capture:
 
         return ask
 
-    def _say_unknown(self, context: Any, service: ModelService) -> None:
-        if not (self._has_said_unknown or any(context is one for one in self.other_contexts)):
-            self._has_said_unknown = True
+    def _warn_of_other_context(self, context: Any, service: ModelService) -> None:
+        if not (self._has_warned or any(context is one for one in self.other_contexts)):
+            self._has_warned = True
             logger.warning(
-                "%s is asked to answer a context that no aggregator of its pipeline has: what it pushes is not "
+                "%s was asked to answer a context that no aggregator of its pipeline has: its output is not "
                 "recorded until it answers the recorded context again.",
                 service.processor,
             )
 
     def _note_settings(self, service: ModelService) -> None:
         """Add the settings that have changed since the last request: the application can change those of a service at
-        any time, also without a frame. The settings of a service that answered before are removed."""
+        any time, even without a frame. Removes the settings of a previous service."""
         processor = service.processor
         service.model = Model(service.provider, model_of(processor))
         self._answering, known = service, self._settings
@@ -272,18 +276,18 @@ class Capture:
         return compare
 
     def _counting(self, name: str) -> Handler:
-        def count_untold(frame: Any) -> None:
-            self.untold[name] += 1
+        def count_not_recorded(frame: Any) -> None:
+            self.not_recorded[name] += 1
 
-        return count_untold
+        return count_not_recorded
 
     def _taking(self, kind: type, name: str, at: str, service: ModelService | None) -> Handler:
-        """Returns the handler that takes a frame where it is seen first. It is called for each token.
+        """Returns the handler that captures a frame at the first point that sees it. It is called for each token.
 
-        What an LLM service pushes while it answers another context is not taken. Of that, and of answers that no voice
-        speaks, start and text are taken at the aggregator, if they reach it."""
+        The output of an LLM service that answers another context is not captured there. Its start and text, and those
+        of answers that are not spoken, are captured at the aggregator if they reach it."""
         place = GENERATED if at == LLM and name == TOKENS else at
-        is_noted_only = name not in _NOW and kind.__name__ != _INTERRUPTION
+        is_translated_later = name not in _TRANSLATED_AT_ONCE and kind.__name__ != _INTERRUPTION
         taken_at = service or ModelService()
         is_text_of_model = service is not None and name in _ANSWER_TEXT
         is_other_of_model = service is not None and not is_text_of_model
@@ -293,7 +297,7 @@ class Capture:
             try:
                 if is_text_of_model and (frame.skip_tts or not taken_at.is_ours):
                     return
-                # A broadcast is two frames, one in each direction, that refer to each other: they count as one.
+                # A broadcast is two frames, one in each direction, that refer to each other. They count as one.
                 number, sibling = frame.id, frame.broadcast_sibling_id
                 if sibling is not None and sibling < number:
                     number = sibling
@@ -301,11 +305,11 @@ class Capture:
                 if number in seen or number in self._seen_before:
                     return
                 seen.add(number)
-                if len(seen) >= _REMEMBERED:
+                if len(seen) >= _MAX_SEEN:
                     self._seen_before, self._seen = seen, set()
                 if is_other_of_model and not taken_at.is_ours:
                     return
-                if is_noted_only and not frame.metadata:
+                if is_translated_later and not frame.metadata:
                     append(place, frame, taken_at.model)
                 else:
                     self._take(place, frame, name, taken_at.model)
@@ -314,9 +318,9 @@ class Capture:
 
         return take
 
-    def _noting(self, at: str, otherwise: Handler) -> Handler:
-        """Returns the handler of streamed text that is taken at one place, where it cannot have been seen before.
-        Nearly all frames of an answer are such text, so the handler does only what they need."""
+    def _appending(self, at: str, otherwise: Handler) -> Handler:
+        """Returns the handler of streamed text that is captured at one point only, so it needs no check for duplicates.
+        Nearly all frames of an answer are such text, so the handler does as little as possible."""
         items, append, next_sequence = self.items, self.items.append, self._sequence.__next__
 
         def note(frame: Any) -> None:
@@ -336,9 +340,9 @@ class Capture:
                 # Words spoken from now on belong to that answer.
                 self._append(ON_THE_LOG, frame, model)
         elif name == _SETTINGS and self._is_for_another(getattr(frame, "service", None)):
-            # Those of a service that answers later are added then.
+            # The settings of a service are added when it answers.
             pass
-        elif name in _NOW:
+        elif name in _TRANSLATED_AT_ONCE:
             for fields in translate(frame, at, time_ns(), TranslationState(), model):
                 self.add(fields)
                 if fields["type"] == _SETTINGS:

@@ -28,20 +28,22 @@ class ModelService:
     provider: str | None = None
     processor: Any = None
     model: Model | None = None
-    """That of the latest request: an application can change the model between two answers."""
+    """The model of the latest request: an application can change it between two answers."""
 
     is_ours: bool = True
-    """Whether the recorded context is the one that it answers, or answered last. Another LLM of the pipeline, such as a
-    classifier, has a context of its own."""
+    """Whether it answers, or last answered, the recorded context. Another LLM of the pipeline, such as a classifier,
+    has its own context."""
 
 
-@dataclass(slots=True)  # not frozen, which takes four times as long to make: one is made for each token
+@dataclass(
+    slots=True
+)  # not frozen: each token creates one, and a frozen one takes four times as long to create
 class CapturedFrame:
     """A Pipecat frame with the place and time of its capture."""
 
     frame: Any
     name: str
-    """The name of the Pipecat class by which it is translated, which can be a base class of its own."""
+    """The name of the Pipecat class whose translator applies: its own class or a base class."""
 
     at: str
     """The capture point."""
@@ -50,7 +52,7 @@ class CapturedFrame:
     """The capture time in nanoseconds since 1970."""
 
     model: Model | None = None
-    """That of the LLM service at which it was captured."""
+    """The model of the LLM service at which it was captured."""
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ class Hooks:
         new = [one for one in processors if id(one) not in self._hooked]
         self._hooked.update(map(id, new))
         self._find_context(pipeline, [one for one in new if is_a(one, _AGGREGATOR)])
-        self._capture.speaks = _has_a_voice(processors, self._capture.context)
+        self._capture.speaks = _is_spoken(processors, self._capture.context)
         for processor in new:
             self._hook(processor)
         return processors
@@ -45,15 +45,15 @@ class Hooks:
         if others and not is_chosen:
             logger.error(
                 "%s: %s uses another context, which is not recorded: an observer records one context. Choose it with "
-                "FrameledgerObserver(..., context=), and add an observer with an id and a context of its own for the "
+                "FrameledgerObserver(..., context=), and add another observer, with its own id and context, for the "
                 "other one.",
                 self._context_id,
                 others[0],
             )
         elif others and len(others) == len(aggregators):
             logger.error(
-                "%s: %s uses another context, and no processor uses the one that is recorded: the one that the "
-                "observer was given, or that restore() returned.",
+                "%s: %s uses another context, and no processor uses the recorded one, which was passed to the "
+                "observer or returned by restore().",
                 self._context_id,
                 others[0],
             )
@@ -84,12 +84,12 @@ def all_processors(pipeline: Any) -> list[Any]:
 
 
 def is_a(processor: Any, name: str) -> bool:
-    """Returns whether it is of the Pipecat class of this name. Importing the speech classes takes seconds."""
+    """Returns whether it is of the Pipecat class with this name. Importing the speech classes would take seconds."""
     return any(one.__name__ == name for one in type(processor).__mro__)
 
 
 def _outermost(pipeline: Any, name: str) -> Any:
-    """Returns the first processor of this class that is in the fewest nested pipelines: a classifier is in a branch."""
+    """Returns the least nested processor of this class, the first of several: a classifier is in a branch."""
     level = [pipeline]
     while level:
         level = [inside for one in level for inside in one.processors]
@@ -99,8 +99,8 @@ def _outermost(pipeline: Any, name: str) -> Any:
     return None
 
 
-def _has_a_voice(processors: Sequence[Any], context: Any) -> bool:
-    """Returns whether a voice speaks the answers to this context: it is between the two aggregators."""
+def _is_spoken(processors: Sequence[Any], context: Any) -> bool:
+    """Returns whether the answers to this context are spoken: a speech service is between the two aggregators."""
     places = {
         one.role: place
         for place, one in enumerate(processors)

@@ -26,10 +26,10 @@ from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.side_conversation import SideQuestion, ask_side_question
 from frameledger_services.pipecat.unrecorded import SPOKEN
 
-AGAIN_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 
 WAITING = "pipecat/WaitingFrame"
-"""A probe without content. If it comes back, the log, the projector and the tables are working."""
+"""A probe without content. If it comes back, the log, the projector and the tables work."""
 
 _FOLLOWED = {
     "LLMRunFrame",
@@ -75,7 +75,7 @@ class InferenceRequests:
         return self._outbox.why
 
     def follow(self, take: Callable[[StoredFrame, AnyFrame], None], after: int | None) -> None:
-        """Follow the conversation after this version, or after the newest one. `take` is called in this event loop."""
+        """Follow the conversation from this version on, or from the newest one. Calls `take` in this event loop."""
         loop = asyncio.get_running_loop()
 
         def hand_over(call: Callable[..., None], *arguments: Any) -> None:
@@ -93,7 +93,7 @@ class InferenceRequests:
                         version = stored.version
                         if stored.type in _FOLLOWED:
                             hand_over(take, stored, stored.frame)
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
 
         self._following = self._outbox.call(follow_forever)
 
@@ -110,7 +110,7 @@ class InferenceRequests:
         await self._ready.wait()
 
     def ask(self, settings: Fields, tools: Iterable[Any] = ()) -> UUID:
-        """Request an answer to the current messages, with these tools beside those of the context. Returns the id of
+        """Request an answer to the current messages, with these tools besides those of the context. Returns the id of
         the request."""
         self._capture.offer(tools)
         self._capture.sync()
@@ -121,13 +121,13 @@ class InferenceRequests:
         return self._publish_expected({"type": "LLMRunFrame", "metadata": {SPOKEN: self._capture.speaks}})
 
     async def ask_outside(self, question: SideQuestion) -> str | None:
-        """Ask outside of the conversation. Returns the text of the answer. Raises what `ask_side_question` raises."""
+        """Ask in a separate conversation. Returns the text of the answer. Raises what `ask_side_question` raises."""
         return await asyncio.wrap_future(
             self._outbox.call(lambda client: ask_side_question(client, question))
         )
 
     def probe(self) -> None:
-        """Publish a probe, to find out whether frames still come back."""
+        """Publish a probe, to check whether frames still come back."""
         self._publish_expected({"type": WAITING})
 
     def _publish_expected(self, fields: Fields) -> UUID:
@@ -151,16 +151,16 @@ class InferenceRequests:
         sequence = self._capture.add(fields)
         if sequence is None:
             raise AskingError("The buffer of unpublished frames is full.")
-        self._outbox.hurry()
+        self._outbox.flush()
         return UUID(self._ids.of(sequence))
 
     def flush(self) -> None:
         """Publish all captured frames at once."""
-        self._outbox.hurry()
+        self._outbox.flush()
 
     def abandon(self, interruptions: int) -> None:
         """Stop the run of an abandoned request by an interruption, unless one was captured already. `interruptions` is
         their number at the time of the request."""
         if self._capture.interruptions == interruptions:
             self._capture.add({"type": "InterruptionFrame"})
-        self._outbox.hurry()
+        self._outbox.flush()

@@ -3,10 +3,10 @@
 Pipecat calls a handler of an event through two coroutines and an inspection, for each frame, whatever its type. A
 wrapped method is a plain call: it returns what the method returns, so the pipeline awaits the same coroutine as before.
 
-A processor's `process_frame` is wrapped itself. The frames that it pushes are seen where its neighbours are given
-them, in their `queue_frame`: its own `push_frame` may hold frames back or set their fields before it pushes them. Both
-methods are public and made to be overridden. A processor whose methods cannot be replaced, or take other arguments,
-gets handlers of the events.
+To see the frames that a processor processes, its `process_frame` is wrapped. To see those that it pushes, the
+`queue_frame` of its neighbours is wrapped, because its own `push_frame` may hold frames back or set their fields first.
+Both methods are public and meant to be overridden. A processor whose methods cannot be replaced, or take other
+arguments, gets handlers of the events.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def on_pushing(processor: Any, handlers: HandlersByClass) -> None:
             queue_frame = _queueing(neighbour.queue_frame, handlers, way, FrameDirection.DOWNSTREAM)
             neighbour.queue_frame = queue_frame
     except _NOT_WRAPPED:
-        # If one neighbour was wrapped, the frames for it are seen twice and taken once.
+        # If one neighbour was wrapped already, its frames are seen twice and captured once.
         processor.add_event_handler("on_before_push_frame", _event_handler(handlers, 0))
 
 

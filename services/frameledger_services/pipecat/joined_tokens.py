@@ -1,4 +1,4 @@
-"""Joins tokens of an answer that wait together into one frame: a frame costs the same, however much text it has. Pure.
+"""Joins queued tokens of an answer into one frame, since a frame costs the same however much text it has. Pure.
 
 No message depends on where tokens begin: `mirror` finds the messages.
 """
@@ -17,12 +17,12 @@ MAX_CHARACTERS = 4_000
 """If a frame cannot be stored, or the broker rejects it, no more text than this is lost with it."""
 
 WITHIN_NS = 50_000_000
-"""How much later than its first token the last one of a frame may be captured."""
+"""Maximum time between the captures of the first and the last token of a frame."""
 
 
 def take_joined(items: deque[Item]) -> Item:
-    """Remove and return the oldest item. A token is joined with the tokens directly after it that differ from it only
-    in their text; the result has the number and the time of the first."""
+    """Remove and return the oldest item. A token is joined with the following tokens that differ from it only in their
+    text; the result has the number and the time of the first one."""
     sequence, ns, at, token, model = item = items.popleft()
     if not _is_joinable(token):
         return item
@@ -45,7 +45,7 @@ def take_joined(items: deque[Item]) -> Item:
 
 
 def _is_joinable(frame: Any) -> bool:
-    """Returns whether it is a token that contains its own spaces: what separates other tokens depends on their
+    """Returns whether it is a token that contains its own spaces. The separator of other tokens depends on the
     reader."""
     kind: type = type(frame)
     return name_of(kind) == TOKENS and type(frame.text) is str and bool(frame.includes_inter_frame_spaces)

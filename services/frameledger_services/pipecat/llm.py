@@ -118,8 +118,9 @@ class FrameledgerLLMService(LLMService):
             await self._answer(frame.context)
 
     async def _decline_speculation(self) -> None:
-        """A speculative request uses a copy of the context, which is not recorded. The turn is answered at its end. If
-        it has ended while this service was busy, the request was confirmed, and nobody else asks."""
+        """Decline a speculative request: it uses a copy of the context, which is not recorded, and the turn is answered
+        at its end. If the turn ended while this service was busy, the request is confirmed and has to be answered,
+        because no other one follows."""
         gate = getattr(self, "_speculation_gate", None)
         if gate is None or gate.is_speculating:
             await self.broadcast_frame(theirs.EagerEndOfTurnCancelFrame)
@@ -201,7 +202,7 @@ class FrameledgerLLMService(LLMService):
 
     async def _push_answer(self) -> AnswerEnded:
         """Request an answer and push it as it arrives. Raises `AskingError` if there is none, or it stops early."""
-        # Pipecat's own tools for cancelling calls, which it adds to requests that it makes itself.
+        # Pipecat's own tools that cancel calls: it adds them to requests that it sends itself.
         tools = self.get_llm_adapter().builtin_tools.values()
         await self._listener.ask(request_settings(self._settings), tools)
         await self.push_frame(theirs.LLMFullResponseStartFrame())

@@ -43,7 +43,7 @@ Change = Appended | Rewritten | Replaced
 
 
 class Mirror:
-    """The copy of one live list."""
+    """The copy of a live list."""
 
     def __init__(self, messages: Iterable[Any] = (), *, known: bool = False) -> None:
         """`known`: these messages are on the log. Otherwise the first comparison returns the whole list."""
@@ -67,8 +67,8 @@ class Mirror:
 
 
 def _difference(old: list[Any], live: Sequence[Any]) -> tuple[list[Any], tuple[Change, ...]] | None:
-    """Returns the next copy and the changes; None if there are too many. Only messages that differ are copied, so that
-    a new message costs little however many there are."""
+    """Returns the next copy and the changes; None if there are too many. Copies only messages that differ, so a new
+    message costs little in a long list."""
     count = len(old)
     if len(live) >= count:
         # Compared in C where messages were only appended.

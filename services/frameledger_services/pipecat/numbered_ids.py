@@ -10,8 +10,8 @@ OWN = 0xF000_0000
 
 class NumberedIds:
     """The ids of one session's frames: UUIDs of version 8 (RFC 9562), which begin with the session's random digits and
-    end with the sequence of the captured item and the number of the frame within it. Hashing these, as version 5 does,
-    takes a seventh of the time in which a token is encoded."""
+    end with the sequence of the captured item and the number of the frame within it. Version 5 would hash these, which
+    takes a seventh of the time of encoding a token."""
 
     def __init__(self, session: UUID) -> None:
         digits = session.hex

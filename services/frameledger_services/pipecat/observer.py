@@ -35,8 +35,8 @@ with needed("pipecat"):
 
 SOURCE = "frameledger/pipecat"
 FLUSH_SECONDS = 5.0
-SAY_SECONDS = 60.0
-ASK_SECONDS = 1.0
+LOG_SECONDS = 60.0
+POLL_SECONDS = 1.0
 
 logger = logging.getLogger("frameledger.pipecat")
 
@@ -47,7 +47,7 @@ _RESTORE_ONCE = "Call restore() once, and start the pipeline after it has return
 
 
 class FramesLostError(TransientError):
-    """Some frames of a pipeline were not published. The message says how many and why.
+    """Some frames of a pipeline were not published. The message says how many, and why.
 
     Remedy: Find out why the broker was not reachable. The messages are complete up to the newest published frame.
     """
@@ -94,12 +94,14 @@ class FrameledgerObserver(BaseObserver):
         self.session = uuid4()
         self._strict = strict
         self._failures: Counter[str] = Counter()
-        self._said_at = 0.0
+        self._logged_at = 0.0
         self._capture = Capture(self._note_failure)
         capture = self._capture
         if context is not None:
             capture.follow(context)
-        self._outbox = Outbox(context_id, self.session, capture.items, connect, retell=capture.retell)
+        self._outbox = Outbox(
+            context_id, self.session, capture.items, connect, resend_history=capture.resend_history
+        )
         self._hooks = Hooks(context_id, capture)
         self._session = SessionFrames(self.session, capture)
         self._opened = False
@@ -108,7 +110,7 @@ class FrameledgerObserver(BaseObserver):
         self._worker: ReferenceType[Any] | None = None
         """The worker whose pipeline is recorded."""
 
-        self._has_said_not_recorded = False
+        self._has_logged_not_recorded = False
         self._watching: asyncio.Task[None] | None = None
         self._reason: str | None = None
         self.restored: Restored | None = None
@@ -188,7 +190,7 @@ class FrameledgerObserver(BaseObserver):
         )
         conversation = await asyncio.wrap_future(work)
         if self._opened:
-            # The pipeline has started meanwhile with a context of its own, which is recorded.
+            # The pipeline has started in the meantime with another context, which is recorded.
             raise RuntimeError(_RESTORE_ONCE)
         chosen = {} if tools is None else {"tools": tools}
         if tool_choice is None and fits(conversation.tool_choice, tools):
@@ -242,15 +244,15 @@ class FrameledgerObserver(BaseObserver):
             worker.task_manager.create_task(self._leave(worker), f"{self}::leave")
 
     def attach(self, worker: Any) -> None:
-        """Capture the pipeline of this worker from now on. An observer of the worker does so by itself."""
+        """Capture the pipeline of this worker from now on. A worker does this with the observers that it was given."""
         is_another = self._worker is not None and self._worker() is not worker
         if self._ended or is_another:
-            if not self._has_said_not_recorded:
-                self._has_said_not_recorded = True
+            if not self._has_logged_not_recorded:
+                self._has_logged_not_recorded = True
                 logger.error(
                     "%s: this pipeline is not recorded: %s. Give each pipeline an observer of its own.",
                     self.context_id,
-                    "the recording has ended with the pipeline before"
+                    "the recording ended with the previous pipeline"
                     if self._ended
                     else "its observer records another pipeline",
                 )
@@ -271,12 +273,12 @@ class FrameledgerObserver(BaseObserver):
             self._note_failure(error)
 
     async def _until_over(self, worker: Any) -> None:
-        """End the recording also of a pipeline that never starts, which fires no `on_pipeline_finished`. The worker is
-        polled, too, because Pipecat 1.8 does not wake a wait for a worker that is cancelled while it is set up."""
+        """End the recording even if the pipeline never starts, because then no `on_pipeline_finished` is fired. Also
+        polls the worker, because Pipecat 1.8 does not wake a wait for a worker that is cancelled during its setup."""
         waiting = asyncio.ensure_future(worker.wait())
         try:
             while not (waiting.done() or worker.has_finished()):
-                await asyncio.wait([waiting], timeout=ASK_SECONDS)
+                await asyncio.wait([waiting], timeout=POLL_SECONDS)
         finally:
             waiting.cancel()
         await self._finish("CancelFrame")
@@ -300,7 +302,7 @@ class FrameledgerObserver(BaseObserver):
         try:
             if not self._ended:
                 self._ended = True
-                # Otherwise the conversation may be that of another process.
+                # Otherwise the conversation may belong to another process.
                 if self._opened:
                     self._capture.sync()
                     lost = {name: count for name, count in self.lost.items() if name != "unpublished"}
@@ -313,6 +315,6 @@ class FrameledgerObserver(BaseObserver):
         """Count an internal error of the bridge; log one per minute."""
         self._failures[type(error).__name__] += 1
         now = time.monotonic()
-        if now - self._said_at > SAY_SECONDS:
-            self._said_at = now
+        if now - self._logged_at > LOG_SECONDS:
+            self._logged_at = now
             logger.error("%s: an error in the recording; it continues", self.context_id, exc_info=error)

@@ -1,7 +1,7 @@
 """What is published instead of messages and results that cannot be stored, such as of more than 8 MiB. Pure.
 
-A message takes a position on the log. If it were left out, later changes would reach other messages than theirs. And a
-call whose result were left out would be open for ever.
+A message has a position on the log. If it were omitted, later changes would apply to the wrong messages. A call without
+its result would stay open for ever.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ SUBSTITUTED = HISTORY | {"FunctionCallResultFrame"}
 
 
 def with_omissions(fields: Fields, why: str, is_storable: Callable[[Fields], bool]) -> Fields | None:
-    """Returns the frame with a substitute for its result, or for each message with which alone it is not storable; None
-    for a frame without these."""
+    """Returns the frame with a substitute for its result, or for each message that is not storable by itself; None for
+    a frame without these."""
     if "messages" in fields:
         messages = [
             one if is_storable({**fields, "messages": [one]}) else _omitted(one, why)
@@ -35,7 +35,7 @@ def with_omissions(fields: Fields, why: str, is_storable: Callable[[Fields], boo
 
 
 def _omitted(message: Any, why: str) -> Fields:
-    """Who said it and which calls it is about, so that the history stays valid for a provider."""
+    """Returns a message of the same role and calls, so that the history stays valid for a provider."""
     known = message if isinstance(message, Mapping) else {}
     role, result_of, calls = known.get("role"), known.get("tool_call_id"), known.get("tool_calls")
     fields: Fields = {

@@ -1,4 +1,4 @@
-"""The open calls of answers that workers gave: which process runs each call, and whether it has started.
+"""The open calls of workers' answers: which process runs each call, and whether it has started.
 
 A call is kept from its announcement to its end, so memory is bounded by the number of open calls.
 """
@@ -26,19 +26,19 @@ class OpenCall:
     """A call that a worker announced."""
 
     announced_version: int | None = None
-    """The version of its announcement; None if it was not received."""
+    """The version of its announcement; None if that was not received."""
 
     is_sequential: bool = False
-    """It starts after the calls before it have ended or wait for a person."""
+    """Whether it starts only after the earlier calls have ended or wait for a person."""
 
     is_served: bool | None = None
     """True if a function service runs it and publishes its frames, False if the application does; None if not known."""
 
     is_started_on_log: bool = False
-    """Its start is stored and applied."""
+    """Whether its start is stored and applied."""
 
     is_answered: bool = False
-    """Pipecat has received its result or its cancellation."""
+    """Whether Pipecat has received its result or its cancellation."""
 
     started_in_pipecat: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once Pipecat has received its start, or the call will not start."""
@@ -72,7 +72,7 @@ class OpenCalls:
         return self._calls.get(id_)
 
     def take(self, stored: StoredFrame, frame: AnyFrame) -> None:
-        """Note what a stored frame says about calls. `frame` is its payload, decoded."""
+        """Update the calls by a stored frame. `frame` is its decoded payload."""
         start = self._starts.get(stored.frame_id)
         if start is not None and not start.done():
             start.set_result(stored)
@@ -102,7 +102,7 @@ class OpenCalls:
                     self._drop_if_over(cancelled.tool_call_id, call, True)
             case InterruptionFrame() as interruption:
                 for call in self._calls.values():
-                    # A running call is cancelled by the process that runs it, which publishes that.
+                    # The process that runs a call cancels it, and publishes the cancellation.
                     if not call.is_started_on_log:
                         self._note(call, interruption, True)
 
@@ -117,8 +117,8 @@ class OpenCalls:
             self.drop(id_)
 
     def begin(self, ids: Sequence[str], group_id: str | None, *, one_by_one: bool) -> None:
-        """Start these calls of one answer. Other calls that were announced and not started belong to interrupted
-        answers and are dropped."""
+        """Start these calls of one answer. Drops other calls that were announced and not started: they belong to
+        interrupted answers."""
         self._calls = {id_: call for id_, call in self._calls.items() if call.group or id_ in ids}
         for id_ in ids:
             call = self._calls.setdefault(id_, OpenCall())
@@ -126,7 +126,7 @@ class OpenCalls:
             call.is_sequential |= one_by_one
 
     def drop(self, id_: str) -> None:
-        """Remove a call that is over in the pipeline and on the log."""
+        """Remove a call that has ended in the pipeline and on the log."""
         if (call := self._calls.pop(id_, None)) is not None:
             call.started_in_pipecat.set()
             call.lets_the_next_begin.set()

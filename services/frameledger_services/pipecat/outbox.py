@@ -1,8 +1,7 @@
-"""The thread that publishes, with its own event loop and client, so that TLS, DNS and rebalances never block the audio
-loop.
+"""The publishing thread. It has its own event loop and client: TLS, DNS and rebalances never block the audio loop.
 
-If the process dies, frames are lost that were captured less than a tick ago or were not acknowledged yet. No other
-state is kept here. A frame that is published again keeps its id, so it counts once.
+If the process dies, frames are lost that were captured less than a tick ago or are not acknowledged. There is no other
+state. A frame that is published again keeps its id, so it counts once.
 """
 
 from __future__ import annotations
@@ -30,22 +29,22 @@ TICK_SECONDS = 0.02
 CLOSE_SECONDS = 10.0
 AT_EXIT_SECONDS = 2.0
 
-AT_ONCE = 12
-"""While the pipeline runs, the thread encodes and publishes at most this number of frames in one pass, which takes a
-fraction of a millisecond, and then sleeps. The limit is a count, because on a busy machine a time limit can pass before
-any item is done."""
+MAX_PER_PASS = 12
+"""Maximum frames that the thread encodes and publishes in one pass while the pipeline runs. That takes a fraction of a
+millisecond, and then it sleeps. The limit is a count, because on a busy machine a time limit can pass before any item
+is done."""
 
-CROWDED_SECONDS = 0.05
-"""How long it sleeps if more than that waited. Each time that the thread wakes, the audio loop has to give it the
-interpreter lock and get it back, and most of what a pass costs is the same for one frame and for twelve. So where many
-items come, passes are fewer, and tokens that wait share frames: some thousand tokens a second, or 240 other frames.
-Faster input waits; the audio loop does not."""
+BACKLOG_SECONDS = 0.05
+"""Pause after a pass if more items were queued than that. Each time the thread wakes, it takes the interpreter lock
+from the audio loop, and a pass over twelve frames costs little more than over one. So under load passes are fewer, and
+queued tokens share frames: some thousand tokens a second, or 240 other frames. Faster input waits; the audio loop does
+not."""
 
-LET_GO_SECONDS = 0.012
-"""How long it sleeps if some came while it published, or encoded frames wait because the broker was away."""
+SHORT_PAUSE_SECONDS = 0.012
+"""Pause if items arrived during publishing, or encoded frames are queued after an outage of the broker."""
 
-AT_THE_END = 200
-"""Frames in a batch once the pipeline has ended, or while somebody waits for them."""
+MAX_BATCH = 200
+"""Maximum frames in a batch after the end of the pipeline, or during a flush."""
 
 logger = logging.getLogger("frameledger.pipecat")
 
@@ -62,12 +61,12 @@ class Outbox:
         items: deque[Item],
         connect: Callable[[], Any],
         *,
-        retell: Callable[[], None] = lambda: None,
+        resend_history: Callable[[], None] = lambda: None,
     ) -> None:
         self._context_id = context_id
         self._items = items
         self._connect = connect
-        self._retell = retell
+        self._resend_history = resend_history
         self.encoder = Encoder(session)
         self._pending = Pending(self.encoder.gap, lambda: self.encoder.history(time.time_ns()))
         self._sending: list[Waiting] = []
@@ -75,19 +74,19 @@ class Outbox:
         self._thread: threading.Thread | None = None
         self._client: Any = None
         self._main: asyncio.Task[None] | None = None
-        self._resting: asyncio.Future[None] | None = None
+        self._sleeping: asyncio.Future[None] | None = None
         self._meanwhile: asyncio.TimerHandle | None = None
         self._is_released = threading.Event()
-        self._hurried = False
+        self._is_flushing = False
         self._closing = False
         self._is_stopped = False
         self._delivery = Delivery[Waiting](
             context_id,
             logger,
             frame=lambda one: one.frame,
-            refused=self._instead,
+            refused=self._replacement,
             waiting=lambda: (
-                f"{self.unpublished} frames wait for {self.lag_seconds:.0f} s; the conversation continues"
+                f"{self.unpublished} frames have waited for {self.lag_seconds:.0f} s; the conversation continues"
             ),
         )
         self.failures = 0
@@ -126,7 +125,7 @@ class Outbox:
         return 0.0 if oldest is None else max(0.0, (time.time_ns() - oldest) / 1e9)
 
     def start(self) -> None:
-        """Start the thread. Does nothing if it is started."""
+        """Start the thread. Does nothing if it has started."""
         if self._thread is not None:
             return
         self._client = self._connect()
@@ -139,9 +138,9 @@ class Outbox:
         ready.wait()
         atexit.register(self._at_exit)
 
-    def hurry(self) -> None:
+    def flush(self) -> None:
         """Publish all captured frames at once, without waiting for the next tick."""
-        self._hurried = True
+        self._is_flushing = True
         if self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._wake)
@@ -157,23 +156,23 @@ class Outbox:
         return asyncio.run_coroutine_threadsafe(run_work(), self._loop)
 
     async def finish(self, within: float) -> None:
-        """Publish all waiting frames, for at most `within` seconds, and end the thread. Does nothing if it has
-        ended or was stopped because the time had passed."""
+        """Publish all waiting frames, for at most `within` seconds, and end the thread. Does nothing if the thread has
+        ended, or an earlier call has stopped it on timeout."""
         thread, loop = self._thread, self._loop
         if thread is None or loop is None or not thread.is_alive() or self._is_stopped:
             return
         self._closing = True
-        self.hurry()
+        self.flush()
         atexit.unregister(self._at_exit)
         await asyncio.to_thread(thread.join, within)
-        # Not twice, if two wait: the second would cancel the closing of the client.
+        # Only once, even for concurrent calls: a second cancellation would interrupt closing the client.
         if thread.is_alive() and not self._is_stopped:
             self._is_stopped = True
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._stop)
 
     def release(self) -> None:
-        """End the thread, which closes its client by itself. Nothing is published; `start` makes both again."""
+        """End the thread without publishing; it closes its client. `start` creates both again."""
         loop = self._loop
         if self._thread is None or loop is None:
             return
@@ -191,91 +190,95 @@ class Outbox:
         self._main = asyncio.current_task()
         try:
             while not (self._closing and not self._items and not self._pending):
-                await self._pass_on()
+                await self._publish_some()
         except asyncio.CancelledError:
             pass
         finally:
-            # From here on only its client is used.
+            # From here on the thread uses only its client.
             is_released.set()
             with suppress(Exception):
                 await asyncio.wait_for(client.close(), CLOSE_SECONDS)
 
-    async def _pass_on(self) -> None:
-        """Encode and publish some items, and rest until there may be others."""
-        was_crowded = self._encode()
+    async def _publish_some(self) -> None:
+        """Encode and publish some items, then sleep until there may be more."""
+        had_backlog = self._encode()
         if self._pending:
             await self._publish()
-        if self._is_in_no_hurry:
-            await self._rest(self._pause(was_crowded))
+        if self._is_paced:
+            await self._sleep(self._pause(had_backlog))
             return
         if self._items or self._pending:
             return
-        self._hurried = False
-        # An item that came before that, and whoever hurries for it, is seen here.
+        self._is_flushing = False
+        # Check again: an item may have arrived, with a flush, before the flag was cleared.
         if not self._items and not self._closing:
-            await self._rest(TICK_SECONDS)
+            await self._sleep(TICK_SECONDS)
 
-    def _pause(self, was_crowded: bool) -> float:
-        if was_crowded and not self._pending:
-            return CROWDED_SECONDS
-        return LET_GO_SECONDS if self._items or self._pending else TICK_SECONDS
+    def _pause(self, had_backlog: bool) -> float:
+        if had_backlog and not self._pending:
+            return BACKLOG_SECONDS
+        return SHORT_PAUSE_SECONDS if self._items or self._pending else TICK_SECONDS
 
-    async def _rest(self, seconds: float) -> None:
-        """Sleep for this time, or until somebody hurries."""
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep for this time, or until a flush."""
         loop = asyncio.get_running_loop()
-        self._resting = loop.create_future()
+        self._sleeping = loop.create_future()
         timer = loop.call_later(seconds, self._wake)
         try:
-            await self._resting
+            await self._sleeping
         finally:
             timer.cancel()
 
     def _wake(self) -> None:
-        if self._resting is not None and not self._resting.done():
-            self._resting.set_result(None)
+        if self._sleeping is not None and not self._sleeping.done():
+            self._sleeping.set_result(None)
 
     @property
-    def _is_in_no_hurry(self) -> bool:
-        return not self._closing and not self._hurried
+    def _is_paced(self) -> bool:
+        return not self._closing and not self._is_flushing
 
     def _stop(self) -> None:
         if self._main is not None:
             self._main.cancel()
 
     def _at_exit(self) -> None:
-        """Called if the program exits without ending the pipeline."""
+        """Called when the program exits without ending the pipeline."""
         self._closing = True
         if self._thread is not None:
             self._thread.join(AT_EXIT_SECONDS)
 
     def _encode(self) -> bool:
-        """Encode the oldest items, or all of them if somebody waits for them. Returns whether more waited than are
-        encoded at once; then tokens share frames."""
+        """Encode the oldest items, or all of them during a flush. Returns whether more were queued than a pass encodes;
+        then tokens share frames."""
         items = self._items
-        left = AT_ONCE if self._is_in_no_hurry else len(items)
-        is_crowded = len(items) > AT_ONCE
+        left = MAX_PER_PASS if self._is_paced else len(items)
+        has_backlog = len(items) > MAX_PER_PASS
         while items and left:
             left -= 1
             try:
-                item = take_joined(items) if is_crowded else items.popleft()
+                item = take_joined(items) if has_backlog else items.popleft()
                 self._pending.add(self.encoder.encode(item))
             except Exception:
-                # If it was a change of messages, later changes no longer fit: all messages are published again.
+                # Later changes may depend on a lost change of messages, so all messages are published again.
                 self.failures += 1
-                self._retell()
+                self._resend_history()
                 if self.failures == 1:
                     logger.exception("a captured frame of %s could not be encoded", self._context_id)
-        return is_crowded
+        return has_backlog
 
-    def _instead(self, rejected: Waiting, error: FramesRefusedError) -> Waiting | None:
-        """Returns the frame that replaces one that the broker rejects, with its size and hash."""
+    def _replacement(self, rejected: Waiting, error: FramesRefusedError) -> Waiting | None:
+        """Returns the frame that replaces one that the broker rejects."""
         logger.error("%s: the broker rejects a %s: %s", self._context_id, rejected.kind, error)
-        return None if rejected.kind == "pipecat/RefusedFrame" else self.encoder.instead(rejected, str(error))
+        return (
+            None
+            if rejected.kind == "pipecat/RefusedFrame"
+            else self.encoder.replacement_of(rejected, str(error))
+        )
 
     async def _publish(self) -> None:
-        """Publish the oldest frames. Items are encoded meanwhile if it takes longer than a tick: what waits while the
-        broker is away is bounded once it is encoded."""
-        self._sending = self._pending.take(AT_ONCE if self._is_in_no_hurry else AT_THE_END)
+        """Publish the oldest frames. If that takes longer than a tick, items are encoded in the meantime: only encoded
+        frames are bounded, which matters during an outage of the broker."""
+        self._sending = self._pending.take(MAX_PER_PASS if self._is_paced else MAX_BATCH)
         self._meanwhile = asyncio.get_running_loop().call_later(TICK_SECONDS, self._encode_meanwhile)
         try:
             await self._delivery.publish(self._client, self._sending)
@@ -285,5 +288,5 @@ class Outbox:
 
     def _encode_meanwhile(self) -> None:
         self._encode()
-        pause = LET_GO_SECONDS if self._items else TICK_SECONDS
+        pause = SHORT_PAUSE_SECONDS if self._items else TICK_SECONDS
         self._meanwhile = asyncio.get_running_loop().call_later(pause, self._encode_meanwhile)

@@ -23,10 +23,10 @@ from frameledger_services.pipecat.pending import GAP, Waiting
 from frameledger_services.pipecat.translate import translate
 
 SIZE_OF_ONE = 800_000
-"""Messages are grouped into frames of about this size; topics accept a megabyte by default. A message is not split."""
+"""Approximate size of a frame with several messages; topics accept a megabyte by default. A message is not split."""
 
 MAX_GAPS = 200
-"""A history with more removed messages is published again: the fold does not track older gaps."""
+"""Maximum removed messages. A history with more is published again: the fold does not track older gaps."""
 
 
 class Encoder:
@@ -38,8 +38,8 @@ class Encoder:
         self._state = TranslationState()
         self._own = 0
         self.refused_here = 0
-        """Frames that cannot be encoded, such as larger than 8 MiB. Their messages and results are substituted; any
-        other one is replaced by a frame with its type and the error."""
+        """The number of frames that could not be encoded, such as those of more than 8 MiB. Their messages and results
+        are substituted; any other frame is replaced by one with its type and the error."""
         self.positions = Positions()
 
     def encode(self, item: Item) -> list[Waiting]:
@@ -59,12 +59,12 @@ class Encoder:
         ]
 
     def own(self, fields: Fields, ns: int) -> Waiting:
-        """Returns a frame of the bridge itself."""
+        """Returns a frame that the bridge itself adds."""
         self._own += 1
         return self._waiting(fields, ns, self._ids.of(OWN + self._own))
 
     def history(self, ns: int) -> list[Waiting]:
-        """Returns all messages as a new era. Positions of later rewrites refer to it."""
+        """Returns all messages as a new era, to which the positions of later rewrites refer."""
         return [self.own(fields, ns) for fields in self._replace(tuple(self.positions.messages))]
 
     def gap(self, counts: dict[str, int], first_ns: int, last_ns: int) -> Waiting:
@@ -75,7 +75,7 @@ class Encoder:
         }
         return self.own({"type": GAP, **counts_and_times}, last_ns)
 
-    def instead(self, rejected: Waiting, why: str) -> Waiting:
+    def replacement_of(self, rejected: Waiting, why: str) -> Waiting:
         """Returns the frame that replaces one that the broker rejects: one with substitutes for its messages or result
         if it is much smaller, otherwise one that describes it."""
         if rejected.kind in SUBSTITUTED:
@@ -115,8 +115,8 @@ class Encoder:
         return [_messages("LLMMessagesUpdateFrame", first), *appends]
 
     def _waiting(self, fields: Fields, ns: int, id_: str) -> Waiting:
-        # Each frame names its mirror: those of a process that has been replaced change nothing, and those that come
-        # after the conversation was erased begin no other one, which workers would answer.
+        # Each frame names its mirror. So frames of a replaced process change nothing, and frames that arrive after an
+        # erasure do not begin a conversation that workers would answer.
         about = {"id": id_, "produced_at": _time(ns // 1_000_000), "mirror": self._mirror}
         try:
             frame = _encoded(fields | about)
@@ -133,7 +133,7 @@ class Encoder:
         return Waiting(frame.frame.type, ns, len(frame.encoded), frame)
 
     def _substitute(self, fields: Fields, why: str) -> EncodedFrame | None:
-        """Returns the frame with substitutes for what cannot be encoded of it; None if it has no messages or result."""
+        """Returns the frame with substitutes for what cannot be encoded; None if it has no messages or result."""
         if fields["type"] not in SUBSTITUTED:
             return None
         substitute = with_omissions(fields, why, _is_storable)
@@ -181,5 +181,5 @@ def _dumped(value: Any) -> bytes:
 
 @lru_cache(maxsize=64)
 def _time(ms: int) -> str:
-    """Frames come in bursts, and many of a burst in one millisecond."""
+    """Returns the time in ISO format. Cached, because many frames of a burst have the same millisecond."""
     return datetime.fromtimestamp(ms / 1e3, UTC).isoformat(timespec="milliseconds")

@@ -1,9 +1,9 @@
 """The bounded buffer of frames that wait to be published. Pure.
 
 When it is full, evidence is dropped first, and a gap frame says how much and when. Then the waiting changes of messages
-are replaced by one update with the whole history, so that the context is correct with the first frame that is
-published. A history beyond the bound waits nevertheless, and is made again only after a quarter of its size was added:
-a frame costs the same, however long the history is.
+are replaced by one update with the whole history, so that the context is correct from the first published frame on. A
+history that exceeds the bound is still kept, and is created again only after a quarter of its size was added, so that
+the cost of a frame does not depend on the length of the history.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def rank_of(kind: str) -> int:
 
 @dataclass(slots=True)  # not frozen, as `CapturedFrame` is not
 class Waiting:
-    """A frame that waits to be published."""
+    """A frame that is queued for publishing."""
 
     kind: str
     ns: int
@@ -66,15 +66,15 @@ class Pending:
         gap: Callable[[dict[str, int], int, int], Waiting],
         history: Callable[[], list[Waiting]],
         *,
-        most_frames: int = MAX_FRAMES,
-        most_bytes: int = MAX_BYTES,
+        max_frames: int = MAX_FRAMES,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         self._gap, self._history = gap, history
-        self._most_frames, self._most_bytes = most_frames, most_bytes
+        self._max_frames, self._max_bytes = max_frames, max_bytes
         self._waiting: deque[Waiting] = deque()
         self._bytes = 0
         self._kept_frames = self._kept_bytes = 0
-        """What dropping and replacing left."""
+        """The size after the last dropping and replacing."""
 
         self._unreported: Counter[str] = Counter()
         self._dropped_between = (0, 0)
@@ -94,18 +94,18 @@ class Pending:
         return self._waiting[0].ns if self._waiting else None
 
     def add(self, frames: Iterable[Waiting]) -> None:
-        """Add the frames of one captured item. Dropping and replacing never happens between them."""
+        """Add the frames of one captured item. Never drops or replaces frames between them."""
         for frame in frames:
             self._waiting.append(frame)
             self._bytes += frame.size
-        if len(self._waiting) > self._most_frames or self._bytes > self._most_bytes:
+        if len(self._waiting) > self._max_frames or self._bytes > self._max_bytes:
             self._shrink_if_much_was_added()
 
     def _shrink_if_much_was_added(self) -> None:
-        most_frames = max(self._most_frames, self._kept_frames + self._most_frames / 4)
-        more_bytes = max(self._most_bytes, self._kept_bytes) / 4
-        most_bytes = max(self._most_bytes, self._kept_bytes + more_bytes)
-        if len(self._waiting) > most_frames or self._bytes > most_bytes:
+        max_frames = max(self._max_frames, self._kept_frames + self._max_frames / 4)
+        more_bytes = max(self._max_bytes, self._kept_bytes) / 4
+        max_bytes = max(self._max_bytes, self._kept_bytes + more_bytes)
+        if len(self._waiting) > max_frames or self._bytes > max_bytes:
             self._shrink()
 
     def take(self, most: int) -> list[Waiting]:
@@ -120,10 +120,10 @@ class Pending:
         return frames
 
     def _is_over(self, history_bytes: int = 0) -> bool:
-        """Whether more waits than after dropping and replacing: three quarters of the bound, or a longer history and a
-        quarter."""
-        most_bytes = max(self._most_bytes * 0.75, self._most_bytes * 0.25 + history_bytes)
-        return len(self._waiting) > self._most_frames * 0.75 or self._bytes > most_bytes
+        """Returns whether more waits than dropping and replacing should leave: three quarters of the bound, or the
+        history and a quarter of the bound, if that is more."""
+        max_bytes = max(self._max_bytes * 0.75, self._max_bytes * 0.25 + history_bytes)
+        return len(self._waiting) > self._max_frames * 0.75 or self._bytes > max_bytes
 
     def _shrink(self) -> None:
         self._drop(lambda one: rank_of(one.kind) == EXPENDABLE)
@@ -133,7 +133,7 @@ class Pending:
         self._kept_frames, self._kept_bytes = len(self._waiting), self._bytes
 
     def _collapse(self) -> int:
-        """Replace the waiting changes of messages by the whole history. Returns its bytes; 0 if none waits."""
+        """Replace the waiting changes of messages by the whole history. Returns its bytes; 0 without such changes."""
         others = [one for one in self._waiting if one.kind not in HISTORY]
         if len(others) == len(self._waiting):
             return 0
@@ -144,7 +144,7 @@ class Pending:
         return sum(one.size for one in history)
 
     def _drop(self, goes: Callable[[Waiting], bool]) -> None:
-        """Drop frames. A gap frame that still waits is replaced by one with the sum."""
+        """Drop frames. A gap frame with the sum replaces one that still waits."""
         dropped_frames = [one for one in self._waiting if one.kind != GAP and goes(one)]
         if not dropped_frames:
             return

@@ -21,8 +21,8 @@ IN_PROGRESS = "IN_PROGRESS"
 def repairs(messages: Sequence[Any], frames: Iterable[AnyFrame], *, ambiguous: bool = True) -> list[Change]:
     """Returns the changes that add what a crash lost, in order; empty if nothing is missing.
 
-    `frames` reach back at least to the messages before the newest ones. Content that is in the messages is left out, so
-    too many frames do no harm. Without `ambiguous`, calls that had started are not changed.
+    `frames` reach back at least to the messages before the newest ones. Content that is in the messages is skipped, so
+    too many frames do no harm. Without `ambiguous`, calls that had started are unchanged.
     """
     unrecorded = Unrecorded.of(frames)
     changes: list[Change] = list(_open_calls(messages, unrecorded.ends)) if ambiguous else []

@@ -23,7 +23,7 @@ NOTED = "noted"
 """The setting with the values that applications note. Requests to models do not contain it."""
 
 MORE = "more"
-"""In the metadata of a frame with first messages of a conversation: others follow in the next frame."""
+"""In the metadata of a frame with the first messages of a conversation: more follow in the next frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Restored:
     """The version with which the new process starts. It includes the first frame of this process."""
 
     is_new: bool = True
-    """Whether the conversation had no frames before, or only the fences of processes that died before the last of their
-    first messages. So has a conversation that was erased."""
+    """Whether the conversation had no frames before, or only those of processes that died before they had published all
+    of its first messages. True after an erasure, too."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The stored settings, without the noted values."""
@@ -78,17 +78,17 @@ async def restore_conversation(
     open_calls: str,
     within: float,
 ) -> RestoredConversation:
-    """Fence the process that kept the history before, read the conversation, and publish what a crash left unsaid.
+    """Fence the process that kept the history before, read the conversation, and publish the repairs after a crash.
 
     If an inference worker still answers the last question, it is interrupted, and what it generated until then is kept.
 
-    Raises `ConversationParkedError` for one whose newest frames are not folded: its newest messages are not known; and
-    `FrameRejectedError` for one that was erased, if the setting `erased_ids` refuses it. Raises `TakenOverError` if
-    another process restores it at the same time, and its fence comes before the repairs of this one.
+    Raises `ConversationParkedError` if the conversation is parked, since its newest messages are not known,
+    `FrameRejectedError` if it was erased and the setting `erased_ids` refuses it, and `TakenOverError` if another
+    process restores it at the same time and its fence comes before the repairs of this one.
 
-    Crashes: a process that dies after the fence leaves the same state to the next one. After the repairs, those are
-    messages like all others, and are not repeated. Called again in the same session, because the first call timed out,
-    it reads up to the same version and publishes the same frames with the same ids: each counts once.
+    Crashes: a process that dies after the fence leaves the same state to the next one. Published repairs are messages
+    like all others, and are not repeated. A second call in the same session, after a timeout, reads up to the same
+    version and publishes the same frames with the same ids, so each counts once.
     """
     publisher = _Publisher(client, context_id, session, within)
     fence = await _fence(publisher, react)
@@ -131,7 +131,7 @@ class _Publisher:
 
     async def publish(self, *frames: Fields) -> int | None:
         """Returns the version of the last of these frames; None if the conversation was erased with it. Raises
-        `ConversationParkedError` if it is stored and not folded: what would be read then is older than the frame; and
+        `ConversationParkedError` if it is stored and not folded, because a read would return an older state, and
         `FrameRejectedError` and `TakenOverError`."""
         *_, last = await self.client.publish(self.context_id, *frames, wait=True, within=self.within)
         if last.outcome == "parked":
@@ -147,13 +147,13 @@ class _Publisher:
 
 
 async def _fence(publisher: _Publisher, react: bool) -> int:
-    """From this frame on only this session keeps the history. Returns its version."""
+    """Publish the frame from which on only this session keeps the history. Returns its version."""
     fence: Fields = {"type": "LLMMirrorFrame", "mirror": str(publisher.session), "react": react}
-    # Connects meanwhile for the reads after the fence. Those raise its error, if it has one.
+    # Connects at the same time for the reads after the fence, which raise its error if it fails.
     connecting = asyncio.ensure_future(publisher.client.newest_version(publisher.context_id))
     version = None
     try:
-        # Again if the conversation was erased with it: then the fence begins its next life.
+        # Repeated if the fence was erased with the conversation: the next fence begins its next life.
         while version is None:
             version = await publisher.publish(fence | {"id": publisher.id("mirror")})
     finally:
@@ -164,7 +164,7 @@ async def _fence(publisher: _Publisher, react: bool) -> int:
 
 async def _begin(publisher: _Publisher, positions: Positions, messages: tuple[Any, ...]) -> int | None:
     """Publish the first messages of a new conversation, if there are any. They replace those of a process that died
-    between its first ones. Returns the version."""
+    before it had published all of them. Returns the version."""
     if not (messages or positions.messages):
         return None
     kind = "LLMMessagesUpdateFrame" if positions.messages else "LLMMessagesAppendFrame"

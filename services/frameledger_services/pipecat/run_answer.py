@@ -1,8 +1,8 @@
 """Turns the stored frames of one answer into output for the pipeline. Pure.
 
-If a worker dies, another attempt generates the answer again. Text that was output cannot be taken back: nothing is
-output until the new attempt has repeated it, and the output continues from there. If the new text differs, it is output
-completely, as an answer of its own (`AnswerRestarted`).
+If a worker dies, another attempt generates the answer again. Output cannot be taken back: there is no output until the
+new attempt has repeated the text so far, and it continues from there. If the new text differs, the whole text is output
+as a new answer (`AnswerRestarted`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RunAnswer:
     _error: str | None = None
 
     def take(self, stored: StoredFrame, frame: AnyFrame) -> Iterator[AnswerPart]:
-        """Yields what to output because of a stored frame. `frame` is its payload, decoded."""
+        """Yields the output of a stored frame. `frame` is its decoded payload."""
         if stored.frame_id == self.question:
             self.asked_version = stored.version
             if stored.outcome != "applied":

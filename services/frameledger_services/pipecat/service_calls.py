@@ -1,10 +1,9 @@
-"""Function calls of answers that workers gave: functions of the application and of function services.
+"""Function calls of workers' answers: functions of the application and of function services.
 
-A function of the application starts once its start frame is stored and applied. So the log knows each call that may
-have happened, whatever happens to this process. If a function service has the function too, the first start frame
-counts and the function runs once. The application's start frame names the call that it starts: otherwise, a call that a
-service started and ended before would start again as a new call. Results of function services are returned to Pipecat
-as its frames.
+A function of the application starts only after its start frame is stored and applied. So the log has each call that may
+have happened, even if this process dies. If a function service has the function too, the first start frame counts and
+the function runs once. The application's start frame names the call that it starts: otherwise a call that a service has
+already ended would start again as a new call. Pipecat gets the results of function services as its own frames.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ NOT_RECORDED = "The call could not be recorded, so the function was not called."
 NOT_SERVED = "No service offers this function now. It was not called."
 
 _SERVED = ("call_started", "target_over")
-"""Reasons for which a start frame is ignored because a service runs, or has run, the call."""
+"""Reasons of ignored start frames which mean that a service runs, or has run, the call."""
 
 logger = logging.getLogger("frameledger.pipecat")
 
@@ -71,8 +70,8 @@ class ServiceCalls:
 
     async def before_broadcast(self, kind: Any, fields: dict[str, Any]) -> None:
         """Called before a frame about a call is broadcast. With `group_parallel_tools`, all calls of an answer are one
-        group, whichever process runs them: a result, or the cancellation of a call that ran past its time limit, waits
-        until Pipecat knows the other calls. If these wait for it, it does not request an answer. Without, each does."""
+        group, whichever process runs them: a result, or the cancellation of a call that timed out, waits until Pipecat
+        knows the other calls, and requests no answer if these wait for it. Without a group, each requests one."""
         call = self._calls.get(fields["tool_call_id"])
         if call is None:
             return
@@ -82,7 +81,7 @@ class ServiceCalls:
             return
         properties = fields.get("properties")
         call.is_answered |= properties is None or properties.is_final
-        # A call that ran past its time limit requests an answer, too.
+        # A call that timed out requests an answer, too.
         requests_none = kind is theirs.FunctionCallCancelFrame and not fields.get("run_llm")
         if requests_none or not self._is_grouped:
             return
@@ -98,7 +97,7 @@ class ServiceCalls:
         return bool(getattr(self._service, "_group_parallel_tools", True))
 
     async def begin(self, calls: Sequence[FunctionCallFromLLM], group_id: str | None, context: Any) -> None:
-        """Start the calls of an answer. Does not wait for them."""
+        """Start the calls of an answer, without waiting for them."""
         one_by_one = not getattr(self._service, "_run_in_parallel", True)
         self._calls.begin([one.tool_call_id for one in calls], group_id, one_by_one=one_by_one)
         mine = [one for one in calls if self._service.has_function(one.function_name)]
@@ -199,7 +198,7 @@ class ServiceCalls:
         )
 
     async def _settle(self, llm_call: FunctionCallFromLLM, result: str, reason: str | None = None) -> None:
-        """Settle a call that is not run, in Pipecat and on the log. `reason` is why its start frame was ignored."""
+        """Settle a call that does not run, in Pipecat and on the log. `reason` is why its start frame was ignored."""
         if reason is not None:
             logger.warning(
                 "%s: the start of %s was ignored: %s", self._service, llm_call.function_name, reason
@@ -215,8 +214,8 @@ class ServiceCalls:
         self._calls.drop(llm_call.tool_call_id)
 
     async def _start(self, llm_call: FunctionCallFromLLM) -> StoredFrame | None:
-        """Publish the start frame of a call of the application. Returns the stored frame; None on timeout: then the
-        frame may still be applied, and the function must not be called."""
+        """Publish the start frame of a call of the application. Returns the stored frame, or None on timeout: the frame
+        may still be applied later, but the function must not be called."""
         fields = {
             "type": "FunctionCallInProgressFrame",
             **_named(llm_call),
@@ -243,7 +242,7 @@ def _named(llm_call: FunctionCallFromLLM) -> dict[str, Any]:
 
 
 def _arguments(llm_call: FunctionCallFromLLM) -> Any:
-    """Returns the arguments as Pipecat has them, as an object."""
+    """Returns the arguments as an object, as Pipecat has them."""
     if not isinstance(llm_call.arguments, str):
         return to_json(llm_call.arguments)
     try:

@@ -1,4 +1,4 @@
-"""Publishes the frames about one process: that it keeps the history, its pipeline, the application's notes, its end."""
+"""Publishes the frames about one process: its fence, its pipeline, the application's notes and its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from frameledger_services.pipecat.values import to_json
 
 
 class SessionFrames:
-    """The frames about one process, among those of its pipeline."""
+    """Adds the frames about one process to those of its pipeline."""
 
     def __init__(self, id_: UUID, capture: Capture) -> None:
         self._id = str(id_)
@@ -42,14 +42,14 @@ class SessionFrames:
 
     def note(self, settings: dict[str, Any]) -> None:
         self._notes |= settings
-        # Before the fence they would be ignored; they are published after it.
+        # Published after the fence, because they would be ignored before it.
         if self._is_fenced:
             self._publish_notes()
 
     def end(self, kind: str, reason: str | None, lost: dict[str, int]) -> None:
         """Publish the end of the pipeline, by the type of Pipecat's last frame, and what was not recorded."""
         capture = self._capture
-        about = {"reason": reason, "not_recorded": dict(capture.untold), "lost": lost}
+        about = {"reason": reason, "not_recorded": dict(capture.not_recorded), "lost": lost}
         details = {key: value for key, value in about.items() if value}
         end = "CancelFrame" if kind == "CancelFrame" else "EndFrame"
         capture.add({"type": end, "metadata": {"session": self._id, **details}})

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 logger = logging.getLogger("frameledger.pipecat")
 
 _observers: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-"""The observers of the workers that run. Two with one id would fence each other."""
+"""The observers of the running workers. Two with the same id would fence each other."""
 
 
 async def setup_pipeline_worker(worker: Any) -> None:

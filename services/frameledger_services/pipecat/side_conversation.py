@@ -1,4 +1,4 @@
-"""A question outside of the pipeline, such as for a summary of its context, asked as a conversation of its own.
+"""A question outside of the pipeline, such as for a summary of its context, asked in a separate conversation.
 
 It is on the log like every conversation, a worker answers it with its provider's key, and the original conversation is
 not changed. It has no tools, so it calls no functions.
@@ -27,7 +27,7 @@ END_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class SideQuestion:
-    """The question: `messages` with `settings`, and the timeouts until the answer begins and between its frames."""
+    """The question: `messages` and `settings`, with timeouts until the answer begins and between its frames."""
 
     about: str
     messages: Sequence[Any]

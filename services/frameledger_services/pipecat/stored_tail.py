@@ -23,8 +23,8 @@ from frameledger_services.client import Client, StoredFrame
 from frameledger_services.pipecat.unrecorded import SPOKEN, Unrecorded
 
 WINDOWS = (500, 2_500, 10_000)
-"""The numbers of newest frames that are searched for words in no message. A next one applies if such words can be older
-than these frames, as those of a very long answer. Reading 10,000 frames takes a second or two."""
+"""The numbers of newest frames that are searched for words that are in no message. The next number is used if such
+words may be older than these frames, as in a very long answer. Reading 10,000 frames takes a second or two."""
 
 
 async def newest_frames(client: Client, context_id: str, fence: int, newest: int) -> list[AnyFrame]:
@@ -40,8 +40,8 @@ async def newest_frames(client: Client, context_id: str, fence: int, newest: int
 
 
 def shows_next_position(tail: Sequence[AnyFrame]) -> bool:
-    """Whether the position after the newest message is the next one. It is not if messages after it were removed:
-    their positions are not given again. Without a mirror the fold removes messages, too."""
+    """Returns whether the next message gets the position after the newest one. It does not if messages after that were
+    removed, because positions are not reused. Without a mirror the fold removes messages, too."""
     for frame in reversed(tail):
         match frame:
             case LLMMessagesAppendFrame() | LLMMessagesUpdateFrame():
@@ -66,8 +66,8 @@ def is_being_answered(frames: Sequence[AnyFrame]) -> bool:
 
 
 def _counts(stored: StoredFrame) -> bool:
-    """Whether the frame counts for repairs. Frames of a replaced process or a superseded answer do not, nor do starts
-    of calls that another process had started."""
+    """Returns whether the frame counts for repairs. Frames of a replaced process or a superseded answer do not, nor do
+    starts of calls that another process had already started."""
     if isinstance(stored.frame, FunctionCallInProgressFrame) and stored.reason in (
         "call_started",
         "target_over",

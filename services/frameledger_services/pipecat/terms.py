@@ -10,7 +10,7 @@ from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.values import to_json, tools_to_json
 
 UNSET = "auto"
-"""Published for a choice that was taken back: what a provider does without one."""
+"""Published when a choice is removed: the default of providers."""
 
 
 class Terms:
@@ -29,14 +29,14 @@ class Terms:
         """Copies of the lists of the live tools; None if these have no lists."""
 
     def offer(self, more: Iterable[Any]) -> None:
-        """Offer these tools from now on, beside those of the context: Pipecat's LLM service adds them to a request."""
+        """Offer these tools from now on, besides those of the context: Pipecat's LLM service adds them to a request."""
         offered = list(more)
         if offered != self._more:
             self._more, self._is_stale = offered, True
 
     def changes(self, tools: Any, choice: Any) -> tuple[Fields, ...]:
-        """Returns the frames of what has changed since the last call. A tool that is itself changed in its place is
-        not seen: this is called for nearly every frame."""
+        """Returns frames with the changes since the last call. Does not notice a tool that was modified in place,
+        because it is called for nearly every frame."""
         known_tools, known_choice = self._live
         is_same = tools is known_tools and choice is known_choice and not self._is_stale
         if is_same and (self._listed is None or self._listed == (tools.standard_tools, tools.custom_tools)):
@@ -62,8 +62,8 @@ class Terms:
 
 
 def fits(choice: Any, tools: Any) -> bool:
-    """Returns whether a model can follow this choice with these tools: there are some, and the functions that it names
-    are among them. Providers refuse other choices."""
+    """Returns whether this choice is valid with these tools: there are tools, and the functions that it names are among
+    them. Providers refuse other choices."""
     offered = tools_to_json(tools)
     return bool(offered) and set(_names(choice)) <= set(tool_names(offered))
 
@@ -81,7 +81,7 @@ def _names(choice: Any) -> Iterator[str]:
 
 
 def _copy(listed: Any) -> Any:
-    """Returns the list of a tools schema, or its lists by provider, which an application can change in their place."""
+    """Returns the list of a tools schema, or its lists by provider. An application can modify them in place."""
     if isinstance(listed, Mapping):
         return {key: _copy(one) for key, one in listed.items()}
     return list(listed) if isinstance(listed, list) else listed

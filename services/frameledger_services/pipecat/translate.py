@@ -26,7 +26,7 @@ TRANSLATORS: dict[str, Translator] = (
 """The translators by class name. They also translate frames of derived classes."""
 
 NOT_OF_THE_CONVERSATION = frozenset({"InputTextRawFrame"})
-"""Classes that are not translated although a base class is: text that becomes a translated frame later."""
+"""Classes that are not translated although a base class is: their text is in a later frame, which is translated."""
 
 
 @cache

@@ -16,7 +16,7 @@ INTERIM_EVERY_NS = 200_000_000
 
 
 def named(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
-    """A frame with the same name in Frameledger and no fields."""
+    """Returns a frame of the same name without fields."""
     return [{"type": captured.name}]
 
 
@@ -28,7 +28,7 @@ def interrupted(captured: CapturedFrame, state: TranslationState) -> list[Fields
 def transcribed(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     frame = captured.frame
     if captured.name == "InterimTranscriptionFrame":
-        # Before the last one: the clock was set back.
+        # An earlier time: the clock was set back.
         if 0 <= captured.ns - state.interim_ns < INTERIM_EVERY_NS:
             return []
         state.interim_ns = captured.ns
@@ -43,7 +43,7 @@ def transcribed(captured: CapturedFrame, state: TranslationState) -> list[Fields
 
 
 def failed(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
-    """An error, without its traceback. It ends nothing: the frames that follow show how Pipecat reacts."""
+    """An error, without its traceback. It ends nothing: later frames show how Pipecat reacts."""
     category = getattr(captured.frame, "category", None)
     fields = {
         "message": str(captured.frame.error),

@@ -1,6 +1,6 @@
-"""What the frames on the log have and the messages lack. Pure.
+"""Finds content that the frames on the log have and the messages lack. Pure.
 
-If the process dies, the messages miss what Pipecat had not written into its context yet: the words of an answer that
+If the process dies, the messages lack what Pipecat had not yet written into its context: the words of an answer that
 was being spoken, the words of a user turn, and the outcome of calls that had started.
 """
 
@@ -44,7 +44,7 @@ SPOKEN = "spoken"
 """In the metadata of the frame that requests a run: whether the answer will be spoken."""
 
 MUTED, UNMUTED = "pipecat/UserMuteStartedFrame", "pipecat/UserMuteStoppedFrame"
-"""Between them Pipecat drops what the user says."""
+"""Between these frames Pipecat drops what the user says."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Unrecorded:
 
     @classmethod
     def of(cls, frames: Iterable[AnyFrame]) -> Self:
-        """Returns what these frames have and the messages lack."""
+        """Returns the content that these frames have and the messages lack."""
         unrecorded = cls()
         for frame in frames:
             unrecorded.take(frame)
@@ -79,7 +79,7 @@ class Unrecorded:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all words that are in no message are in the frames that were taken, and none in earlier ones."""
+        """Whether the frames so far contain all words that are in no message, and earlier frames contain none."""
         return self.heard.is_complete and self.spoken_by_user.is_complete
 
     def take(self, frame: AnyFrame) -> None:
@@ -96,7 +96,7 @@ class Unrecorded:
                 # Another process, whose user is not muted.
                 self.is_muted = False
             case LLMTextFrame() if self.is_spoken and _is_for_a_voice(frame):
-                # Written by a worker. Its spoken words are frames of their own.
+                # Written by a worker. Its spoken words are separate frames.
                 pass
             case TextFrame() if frame.append_to_context:
                 self._take_text(frame)
@@ -108,14 +108,14 @@ class Unrecorded:
                     # A new attempt repeats the text of the previous one.
                     self.heard.clear()
             case LLMFullResponseEndFrame() if self.is_spoken and _is_for_a_voice(frame):
-                # Of a worker. Its words are being spoken.
+                # From a worker. Its words are being spoken.
                 pass
             case LLMFullResponseEndFrame():
                 self.heard.state = ENDED
             case InterruptionFrame():
                 self.heard.state = CUT
             case UserStartedSpeakingFrame():
-                # What was said before can be in the aggregator still, as in realtime pipelines.
+                # Earlier words can still be in the aggregator, as in realtime pipelines.
                 self.spoken_by_user.state = OPEN
             case UserStoppedSpeakingFrame():
                 self.spoken_by_user.state = CUT
@@ -161,7 +161,7 @@ class Unrecorded:
         elif role == "user":
             self.spoken_by_user.remove_recorded(content, is_appended=is_appended)
         for id_ in call_ids(message):
-            # The call was in a message. If it is in none now, the application removed it.
+            # The call was in a message. If it is in none any more, the application removed it.
             self.calls.pop(id_, None)
 
     def _note(self, who: str, is_first: bool) -> None:
@@ -171,7 +171,7 @@ class Unrecorded:
 
 
 def _is_for_a_voice(frame: LLMTextFrame | LLMFullResponseEndFrame) -> bool:
-    """Returns whether a worker wrote this for a voice to speak, if there is one."""
+    """Returns whether a worker wrote this text to be spoken, if the pipeline has speech."""
     return frame.run_id is not None and not frame.skip_tts
 
 

@@ -1,4 +1,4 @@
-"""Words that are in no message yet, and which of them a message settles. Pure."""
+"""Words that are in no message yet, until a message accounts for them. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from itertools import accumulate
 from typing import Any
 
 OPEN, ENDED, CUT = "open", "ended", "cut"
-"""States of an answer or turn: its words still come; later words are of the next one; no later words of it are kept."""
+"""States of an answer or turn: words may still come; later words belong to the next one; later words are dropped."""
 
 
 @dataclass(slots=True)
 class UnrecordedWords:
     """Words of one role.
 
-    Pipecat writes all words that its aggregator has into one message, and continues with none. Not all words that were
-    captured reach the aggregator, and not every message of the role is written by it. A message that is appended means:
+    Pipecat's aggregator writes all of its words into one message, and starts again with none. Not all captured words
+    reach the aggregator, and not every message of the role comes from it. An appended message means:
 
     | the message has                   | its answer or turn | so of the words                         | there remain |
     | --------------------------------- | ------------------ | --------------------------------------- | ------------ |
@@ -43,7 +43,7 @@ class UnrecordedWords:
         self.state, self._known_plain = OPEN, None
 
     def begin(self) -> None:
-        """Begin the next answer. Words that remain of one that is over were dropped."""
+        """Begin the next answer. Words that remain of an ended one were dropped."""
         if self.state != OPEN or not self.pieces:
             self.clear()
 
@@ -52,7 +52,7 @@ class UnrecordedWords:
         self.state, self.is_complete = OPEN, True
 
     def remove_recorded(self, content: Any, *, is_appended: bool) -> None:
-        """Remove the words that a message with this content settles."""
+        """Remove the words that a message with this content accounts for."""
         text, whole = _plain(_text_of(content)), self._plain_text
         if not text or not whole:
             self.is_complete = self.is_complete or (is_appended and bool(text))
@@ -69,7 +69,7 @@ class UnrecordedWords:
             self.clear()
 
     def _count_until_end_of(self, text: str) -> int:
-        """Returns the number of pieces up to the end of those that make up this text; 0 if none do."""
+        """Returns the number of pieces up to the end of those that form this text; 0 if none do."""
         whole, ends = self._plain_text, [0]
         at = whole.find(text)
         if at >= 0:

@@ -28,8 +28,7 @@ DEEPEST = 100
 
 @dataclasses.dataclass(slots=True)
 class InlineData:
-    """Stands for a `Blob` of Google's SDK in a bookmark of a Gemini signature: Pipecat's adapter reads its
-    attributes."""
+    """Replaces a `Blob` of Google's SDK in a bookmark of a Gemini signature: Pipecat's adapter reads its attributes."""
 
     data: bytes
     mime_type: Any = None
@@ -81,7 +80,7 @@ def _key(key: object) -> str:
 
 
 def from_json(value: Any) -> Any:
-    """Returns the value that `to_json` was given, except for media and values recorded as their `repr`."""
+    """Returns the value that was passed to `to_json`, except for media and values recorded as their `repr`."""
     if isinstance(value, list | tuple):
         return [from_json(one) for one in value]
     if not isinstance(value, Mapping):
@@ -137,7 +136,7 @@ def _each(values: object) -> Iterable[Any]:
 
 
 def settings_of(service: Any) -> Any:
-    """Returns the settings of a service. Pipecat 1.8 has no property for them."""
+    """Returns the settings of a service, for which Pipecat 1.8 has no property."""
     return getattr(service, "settings", None) or getattr(service, "_settings", None)
 
 

@@ -587,7 +587,7 @@ def test_hooks_that_outlive_their_conversation_write_nothing_into_the_next_one()
 def test_memory_is_bounded_and_a_frame_says_what_is_missing():
     async def scenario():
         ledger = Recorded(gate=asyncio.Event())
-        publishing = Publishing("s", ledger, most_frames=5, most_bytes=10_000)
+        publishing = Publishing("s", ledger, max_frames=5, max_bytes=10_000)
         for number in range(50):
             publishing.put([{"type": "openai-agents/AgentStartFrame", "number": number}])
         assert (publishing.unpublished, publishing.lost) == (5, 45)

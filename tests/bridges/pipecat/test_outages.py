@@ -109,7 +109,7 @@ def test_beyond_the_bound_evidence_goes_and_the_messages_stay_right(monkeypatch)
     monkeypatch.setattr("frameledger_services.pipecat.joined_tokens.MAX_JOINED", 1)
     broker = AwayBroker()
     recording = Recording(broker=broker)
-    recording.observer._outbox._pending._most_frames = 200
+    recording.observer._outbox._pending._max_frames = 200
     bot = Bot([Answer(["a "] * 100) for _ in range(20)])
     most = 0
 
