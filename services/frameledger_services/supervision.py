@@ -50,6 +50,9 @@ async def keep_running(work: Callable[[], Awaitable[None]], stopping: asyncio.Ev
             log.warning(
                 "service.retrying", reason=transient.reason(exception_groups.first(errors)), again_in=seconds
             )
+        else:
+            # Such as that of a worker whose lease ended in an outage: the next error is another outage's first.
+            backoff.reset()
         if task.cancelling() > cancelled_before:
             # A task group that ends by an error forgets a cancellation that comes while its other tasks end.
             raise asyncio.CancelledError

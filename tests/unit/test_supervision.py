@@ -61,6 +61,13 @@ def test_after_work_that_lasted_the_pause_is_short_again(pauses):
     assert pauses == [0.5, 0.5, 0.5]
 
 
+@pytest.mark.regression("fault 266")
+def test_after_work_that_returned_the_pause_is_short_again(pauses):
+    """As a worker's session does whose lease ended in an outage."""
+    keep_running(AWAY, AWAY, None, AWAY, None)
+    assert pauses == [0.5, 1.0, 0.5]
+
+
 def test_work_that_returned_begins_again_at_once(pauses):
     assert keep_running(None, None, None) == []
     assert pauses == []

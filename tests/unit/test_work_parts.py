@@ -1,14 +1,17 @@
 """The parts of a worker that need no server."""
 
+import asyncio
 import json
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from frameledger import effects
 from frameledger_services.claims import ClaimedRun
-from frameledger_services.settings import SettingsError
+from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.settings_sources import load
+from frameledger_services.work import database as work_database
 from frameledger_services.work.cancellations import REMEMBERED, Cancelled
 from frameledger_services.work.effect_decoding import NoEffectError, decode_effect
 from frameledger_services.work.job import Job, StopReason
@@ -128,3 +131,33 @@ def test_every_request_to_stop_is_passed_on_also_a_repeated_one_and_the_one_befo
 def test_several_heartbeats_must_fit_into_a_lease():
     with pytest.raises(SettingsError, match="WORK_HEARTBEAT_SECS is more than half"):
         load({"FRAMELEDGER_WORK_HEARTBEAT_SECS": "3"}, look_for_running=False)
+
+
+@pytest.mark.regression("fault 267")
+def test_a_connection_counts_as_restored_only_when_its_statement_succeeds(monkeypatch, caplog):
+    """On a full disk, or with a `statement_timeout` of the role, connections are made and the statement fails again."""
+
+    class Made:
+        async def close(self):
+            pass
+
+    async def connect(*_):
+        return Made()
+
+    async def on_reconnect(connection):
+        made.append(connection)
+
+    async def statement(_):
+        if len(made) < 3:
+            raise psycopg.errors.DiskFull("could not extend file")
+        return "claimed"
+
+    made = []
+    monkeypatch.setattr(work_database, "connect", connect)
+    monkeypatch.setattr(work_database, "PAUSE_SECONDS", 0.0)
+    caplog.set_level("INFO")
+    assert asyncio.run(work_database.Database(Settings(), "w-1", on_reconnect).do(statement)) == "claimed"
+    assert [one.getMessage().split()[0] for one in caplog.records] == [
+        "worker.retrying_database",
+        "worker.reconnected",
+    ]

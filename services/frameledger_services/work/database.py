@@ -45,7 +45,7 @@ class Database:
         async with self._one_at_a_time:
             while True:
                 try:
-                    return await self._once(statement)
+                    result = await self._once(statement)
                 except transient.DATABASE as error:
                     await self._disconnect()
                     if not warned:
@@ -54,6 +54,11 @@ class Database:
                             "worker.retrying_database", worker=self._name, reason=transient.reason(error)
                         )
                     await asyncio.sleep(PAUSE_SECONDS)
+                else:
+                    # Not for each connection: on a full disk they are made, and then the statement fails again.
+                    if warned:
+                        _log.info("worker.reconnected", worker=self._name)
+                    return result
 
     async def first(self, statement: Callable[[Connection], Awaitable[T]]) -> T:
         """The same without a retry. Raises one of `transient.DATABASE` during an outage."""

@@ -239,7 +239,6 @@ class SessionRunner(Generic[E, C]):
         """Note the outage, because other workers may have been without the database too, and the answer to a claim may
         have been lost."""
         await claims.reconnected(connection, self._registration.worker_id)
-        _log.info("worker.reconnected", worker=self._registration.worker_id)
         await self._release_unknown(connection)
 
     async def _release_unknown(self, connection: Connection) -> None:
