@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
 
 from frameledger_services.cli.doctor import servers
-from frameledger_services.embedded import command_programs, directory, stack
+from frameledger_services.embedded import command_programs, stack
 from frameledger_services.embedded import supervisor as supervision
 from frameledger_services.embedded.record import Phase, State, read_record
 from frameledger_services.settings import Settings
@@ -90,10 +90,3 @@ def test_doctor_looks_at_the_disk(tmp_path, monkeypatch, bound, state):
 
 def test_doctor_says_nothing_of_a_disk_where_no_up_ever_ran(tmp_path):
     assert list(servers.disk(Settings(data_dir=tmp_path / "nothing"))) == []
-
-
-def test_doctor_does_not_send_whoever_runs_up_to_start_it(tmp_path):
-    settings = Settings(data_dir=tmp_path)
-    assert "set FRAMELEDGER_DATABASE_URL to its" in servers.start_it(settings, "FRAMELEDGER_DATABASE_URL")
-    with directory.claimed(tmp_path):
-        assert "`frameledger status` says why" in servers.start_it(settings, "FRAMELEDGER_DATABASE_URL")

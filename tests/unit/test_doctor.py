@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from frameledger_services.cli.doctor import checks, partitions, processes, servers, topics
 from frameledger_services.cli.top import stages
+from frameledger_services.embedded import directory, record
 from frameledger_services.event_log.topics import PartitionState, TopicDescription
 from frameledger_services.settings import Settings
 from frameledger_services.store.partition_progress import PartitionProgress
@@ -81,6 +82,47 @@ def test_a_database_that_refuses_a_session_with_a_reason_is_not_to_be_started(tm
     settings = Settings(data_dir=tmp_path, database_url=SecretStr("postgresql://db-1/frameledger"))
     error = psycopg.OperationalError(f'connection to server at "db-1" failed: {said}')
     assert re.search(remedy, servers.connect_to_database(settings, error))
+
+
+@pytest.mark.regression("journey 132")
+@pytest.mark.parametrize(
+    ("error", "state", "remedy"),
+    [
+        (
+            psycopg.OperationalError('FATAL:  password authentication failed for user "worker"'),
+            "external",
+            "The",
+        ),
+        (psycopg.OperationalError("Connection refused"), "external", "Start it"),
+        (psycopg.OperationalError("Connection refused"), "running", "`frameledger up`"),
+        (
+            psycopg.OperationalError("FATAL:  the database system is starting up"),
+            "running",
+            "`frameledger up`",
+        ),
+        (psycopg.errors.AdminShutdown("terminating connection"), "running", "`frameledger up`"),
+        (
+            psycopg.errors.QueryCanceled("canceling statement due to statement timeout"),
+            "running",
+            "The server runs",
+        ),
+    ],
+)
+def test_up_starts_again_only_the_servers_that_it_started(tmp_path, error, state, remedy):
+    settings = Settings(data_dir=tmp_path, database_url=SecretStr("postgresql://db-1/frameledger"))
+    with directory.claimed(tmp_path):
+        server = record.Process(name="postgres", state=record.State(state))
+        up = record.Record(pid=1, started=0.0, phase=record.Phase.READY, processes=(server,))
+        record.write_record(tmp_path, up)
+        assert servers.connect_to_database(settings, error).startswith(remedy)
+
+
+@pytest.mark.regression("journey 133")
+def test_what_set_a_database_to_read_only_may_be_a_full_disk():
+    (finding,) = servers.of(replace(QUIET, is_read_only=True))
+    assert finding.remedy.startswith("Check its disk")
+    (finding,) = servers.of(replace(QUIET, is_read_only=True, is_standby=True))
+    assert finding.remedy.startswith("Use the address of the primary")
 
 
 @pytest.mark.regression("trial C6")

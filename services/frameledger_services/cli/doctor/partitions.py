@@ -50,7 +50,10 @@ def owners(
     topic: str, reach: Sequence[PartitionProgress], frames: TopicDescription | None, *, pooled: bool
 ) -> Finding:
     """Checks that projectors read all partitions."""
-    remedy = "Start one: `frameledger run projector`, or everything: `frameledger up`. Its log says why it stopped."
+    remedy = (
+        "Start one if none runs: `frameledger run projector`, or everything: `frameledger up`. Its log says why it "
+        "stopped, or what it waits for, such as space on the disk of the database."
+    )
     if not reach:
         problem = f"No projector has ever read {topic}."
         if frames is None or frames.leaderless:
@@ -64,7 +67,7 @@ def owners(
     orphans += sorted(set(range(count)) - {one.partition for one in reach})
     if len(orphans) >= count:
         return Finding(
-            "projector", "fail", "No projector is running: published frames are not stored.", remedy
+            "projector", "fail", "No projector reads the log: published frames are not stored.", remedy
         )
     if orphans:
         problem = (

@@ -15,6 +15,8 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import server
 from frameledger_services.store.server import Server
 
+DATABASE = "FRAMELEDGER_DATABASE_URL"
+
 LOW_SPACE = 1024 * 1024 * 1024
 """Free bytes below which `doctor` warns: PostgreSQL's WAL may take as much."""
 
@@ -43,7 +45,7 @@ def disk(settings: Settings) -> Iterator[Finding]:
 
 def start_it(settings: Settings, variable: str) -> str:
     """Returns the remedy for a server that does not answer at the address of this variable."""
-    if _is_up(settings.directory):
+    if _is_of_up(settings.directory, "postgres" if variable == DATABASE else "kafka"):
         return "`frameledger up` is running and restarts it: `frameledger status` says why it is down."
     return f"Start it, or set {variable} to its address. `frameledger config` shows where the address comes from."
 
@@ -57,12 +59,14 @@ def connect_to_database(settings: Settings, error: psycopg.Error) -> str:
             "Raise its max_connections, or end sessions that are not needed: "
             "SELECT application_name, count(*) FROM pg_stat_activity GROUP BY 1."
         )
-    if "FATAL:" in said and not _is_up(settings.directory):
+    # Without a SQLSTATE it refused the session; class 57P is of a server that stops or starts.
+    is_refusal = (error.sqlstate or "57P")[:3] != "57P"
+    if is_refusal or ("FATAL:" in said and not _is_of_up(settings.directory, "postgres")):
         return (
-            "The server runs and gives this reason: change it there, or FRAMELEDGER_DATABASE_URL. "
+            f"The server runs and gives this reason: change it there, or {DATABASE}. "
             "`frameledger config` shows where the address comes from."
         )
-    return start_it(settings, "FRAMELEDGER_DATABASE_URL")
+    return start_it(settings, DATABASE)
 
 
 async def findings(connection: Connection) -> list[Finding]:
@@ -78,7 +82,10 @@ def of(state: Server) -> Iterator[Finding]:
             "read only",
             "fail",
             f"This database is {what}: nothing can be stored.",
-            "Use the address of the primary. Of several hosts in the address, the writable one is chosen.",
+            "Use the address of the primary. Of several hosts in the address, the writable one is chosen."
+            if state.is_standby
+            else "Check its disk: managed services do this when it is full. If it has space, set "
+            "default_transaction_read_only to off for this database and its users.",
         )
     if state.waiting:
         yield Finding(
@@ -112,17 +119,16 @@ def of(state: Server) -> Iterator[Finding]:
         )
 
 
-def _is_up(directory: Path) -> bool:
+def _is_of_up(directory: Path, server: str) -> bool:
+    """Returns whether a running `up` started this server. One that a setting names, it does not start again."""
     # The embedded servers need Linux or macOS; the command line also runs on Windows.
     try:
-        from frameledger_services.embedded.directory import is_claimed
-        from frameledger_services.embedded.program import EmbeddedError
+        from frameledger_services.embedded.record import State, record_of_running
     except ImportError:
         return False
-    try:
-        return is_claimed(directory)
-    except (EmbeddedError, OSError):
-        return False
+    record = record_of_running(directory)
+    processes = () if record is None else record.processes
+    return any(one.name == server and one.state is not State.EXTERNAL for one in processes)
 
 
 def _size(count: int) -> str:
