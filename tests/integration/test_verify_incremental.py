@@ -257,8 +257,15 @@ def test_what_an_older_fold_made_is_not_compared_but_its_chain_is(stored):
     assert [one.version for one in differences(run_many(stored))[DESK]] == [7]
 
 
-def test_who_may_only_read_verifies_and_remembers_nothing(stored):
-    address = make_conninfo(stored, options="-c role=frameledger_reader")
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "role=frameledger_reader",
+        pytest.param("default_transaction_read_only=on", marks=pytest.mark.regression("fault 268")),
+    ],
+)
+def test_who_may_only_read_verifies_and_remembers_nothing(stored, setting):
+    address = make_conninfo(stored, options=f"-c {setting}")
     assert differences(run_many(address)) == {}
     with psycopg.connect(stored) as connection:
         assert value_of(connection, "SELECT count(*) FROM verified") == 0

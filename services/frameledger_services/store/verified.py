@@ -78,13 +78,13 @@ _STORE = """
 
 
 async def may_store(connection: Connection) -> bool:
-    """Returns whether what was verified can be remembered: the user may, and the server is no standby."""
+    """Returns whether what was verified can be remembered: the user may, and its transactions can write, as on no standby."""
     cursor = await connection.execute(
         """
         SELECT has_table_privilege('verified', 'INSERT') AND has_table_privilege('verified', 'UPDATE')
             -- To lock a row takes the right to change a column.
             AND has_any_column_privilege('contexts', 'UPDATE')
-            AND NOT pg_is_in_recovery()
+            AND NOT current_setting('transaction_read_only')::boolean
         """
     )
     [(may,)] = await cursor.fetchall()
