@@ -44,6 +44,11 @@ EVENTS: Mapping[str, Event] = {
     "feed.process_stood_still": Event(
         "warning", "This process was paused. It checks that the topic was not recreated meanwhile."
     ),
+    "kafka.throttled": Event(
+        "warning",
+        "A quota was exceeded: the broker delays this client, by `seconds` at first. Logged once a minute.",
+        "If that is too slow, raise the quotas of the user or client: Kafka's `kafka-configs --describe`.",
+    ),
     # The projector
     "projector.fenced": Event(
         "warning", "Another projector has taken over these partitions. Unfinished batches are dropped."

@@ -1,6 +1,7 @@
 """What `doctor` makes of the answers that it gets, and of those that it does not get."""
 
 import ast
+import asyncio
 import re
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -154,6 +155,19 @@ def test_sessions_behind_a_pooler_are_no_proof_of_projectors():
     assert finding.state == "warn"
     assert "a pooler keeps the sessions of stopped projectors" in finding.found
     assert partitions.owners("llm.frames", READ, topic(*whole(2)), pooled=False).state == "ok"
+
+
+@pytest.mark.regression("fault 269")
+def test_newest_records_that_a_quota_keeps_back_are_not_waited_for(monkeypatch):
+    async def kept_back(*_):
+        await asyncio.Event().wait()
+        yield
+
+    monkeypatch.setattr(partitions, "last_records", kept_back)
+    monkeypatch.setattr(partitions, "SAMPLE_SECONDS", 0.0)
+    finding = asyncio.run(partitions.partitioners(Settings(), topic(*whole(2))))
+    assert (finding.check, finding.state) == ("forwarding", "warn")
+    assert "a quota limits this client" in finding.remedy
 
 
 def findings_of_the_page() -> set[str]:

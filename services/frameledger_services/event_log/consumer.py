@@ -19,6 +19,7 @@ from frameledger_services.event_log.fetch_protocol import QuickFetch
 from frameledger_services.event_log.lenient_records import records
 from frameledger_services.event_log.log_rate_limit import rate_limited, rate_limited_connections
 from frameledger_services.event_log.rebound import rebound
+from frameledger_services.event_log.throttling import with_logged_delays
 from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES
 from frameledger_services.settings import Settings
 
@@ -90,12 +91,12 @@ class _Fetcher(Fetcher):  # type: ignore[misc]  # aiokafka is untyped, so it is 
 
 
 class _Consumer(AIOKafkaConsumer):  # type: ignore[misc]  # as above
-    """A consumer that fails over from a frozen broker, and whose log lines are limited."""
+    """A consumer that fails over from a frozen broker, and whose log lines are limited and name a quota's delays."""
 
     _start = rebound(AIOKafkaConsumer.start, Fetcher=_Fetcher)
 
     async def start(self) -> None:
-        rate_limited_connections(with_failover(self._client))
+        rate_limited_connections(with_failover(with_logged_delays(self._client)))
         with rate_limited():
             await self._start()
 

@@ -78,7 +78,7 @@ _STORE = """
 
 
 async def may_store(connection: Connection) -> bool:
-    """Returns whether what was verified can be remembered: the user may, and its transactions can write, as on no standby."""
+    """Returns whether what was verified can be remembered: the user may, and transactions write, as on no standby."""
     cursor = await connection.execute(
         """
         SELECT has_table_privilege('verified', 'INSERT') AND has_table_privilege('verified', 'UPDATE')

@@ -11,7 +11,6 @@ from frameledger_services import transient
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.cli.doctor.topics import numbered
 from frameledger_services.database_types import Connection
-from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.reader import last_records
 from frameledger_services.event_log.topics import TopicDescription
@@ -22,6 +21,13 @@ from frameledger_services.store.partition_progress import PartitionProgress
 
 SAMPLE = 200
 """Number of newest records whose partitioning is checked."""
+
+SAMPLE_SECONDS = 15.0
+"""Timeout of reading them: with a quota of some bytes a second it would take hours."""
+
+AGAIN = (
+    "Run `frameledger doctor` again. If the broker answers slowly, it is busy, or a quota limits this client."
+)
 
 PATIENCE = 3.0
 """Seconds within which a projector that lags must advance."""
@@ -41,9 +47,7 @@ async def unchanged(
                     yield Finding("same log", "fail", difference, log_check.REMEDY)
     except transient.BROKER as error:
         why = transient.reason(error)
-        yield Finding(
-            "same log", "warn", f"The log could not be compared: {why}", "Run `frameledger doctor` again."
-        )
+        yield Finding("same log", "warn", f"The log could not be compared: {why}", AGAIN)
 
 
 def owners(
@@ -97,7 +101,7 @@ async def progress(
             ends = {one.partition: (await log.offsets(one.partition))[1] for one in reach}
     except transient.BROKER as error:
         problem = f"The end offsets of the partitions could not be read: {transient.reason(error)}"
-        return Finding("gap", "warn", problem, "Run `frameledger doctor` again.")
+        return Finding("gap", "warn", problem, AGAIN)
     first = _behind(reach, ends)
     now, deadline = first, asyncio.get_running_loop().time() + PATIENCE
     while now and asyncio.get_running_loop().time() < deadline:
@@ -129,13 +133,17 @@ async def partitioners(settings: Settings, frames: TopicDescription) -> Finding:
     """Counts the newest records in another partition than Kafka's Java clients and ours choose."""
     foreign = keyed = 0
     try:
-        async with aclosing(last_records(settings, frames.name, SAMPLE)) as records:
+        async with (
+            asyncio.timeout(SAMPLE_SECONDS),
+            aclosing(last_records(settings, frames.name, SAMPLE)) as records,
+        ):
             async for record in records:
                 if record.key:
                     keyed += 1
                     foreign += partition_for(record.key, frames.partitions) != record.partition
-    except BrokerError as error:
-        return Finding("forwarding", "warn", str(error), "Run `frameledger doctor` again.")
+    except transient.BROKER as error:
+        problem = f"The newest records could not be read: {transient.reason(error)}"
+        return Finding("forwarding", "warn", problem, AGAIN)
     if not foreign:
         return Finding(
             "forwarding", "ok", f"The newest {keyed:,} records are in the partitions of their keys."

@@ -1,0 +1,42 @@
+"""Logs that a broker delays a client of ours by a quota, which shows in nothing but slow answers otherwise.
+
+A broker whose quota a client exceeds answers it at once, and then does not read from its connection for a while. The
+answer names that time, but aiokafka does not look at it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from frameledger_services import logs
+
+LEAST_MS = 100
+"""Shorter delays are not logged. That of a quota for requests is at most a second, that of one for bytes is not."""
+
+MINUTE = 60.0
+
+_log = logs.get_logger("kafka")
+
+_logged_at: dict[str, float] = {}
+"""When it was last logged, by the client's name: some clients live shorter than a minute."""
+
+
+def with_logged_delays(client: Any, now: Callable[[], float] = time.monotonic) -> Any:
+    """Have an `AIOKafkaClient` log the first delay in a minute. Returns the client."""
+    send = client.send
+
+    @wraps(send)
+    async def sent(node: Any, request: Any, **options: Any) -> Any:
+        answer = await send(node, request, **options)
+        # A producer that waits for no acknowledgement gets None.
+        delay: int = getattr(answer, "throttle_time_ms", 0)
+        if delay >= LEAST_MS and now() - _logged_at.get(client._client_id, float("-inf")) >= MINUTE:
+            _logged_at[client._client_id] = now()
+            _log.warning("kafka.throttled", client=client._client_id, broker=node, seconds=delay / 1000)
+        return answer
+
+    client.send = sent
+    return client
