@@ -13,7 +13,7 @@ from typing import Any
 
 from frameledger_services import logs
 
-LEAST_MS = 100
+MIN_DELAY_MS = 100
 """Shorter delays are not logged. That of a quota for requests is at most a second, that of one for bytes is not."""
 
 MINUTE = 60.0
@@ -33,7 +33,7 @@ def with_logged_delays(client: Any, now: Callable[[], float] = time.monotonic) -
         answer = await send(node, request, **options)
         # A producer that waits for no acknowledgement gets None.
         delay: int = getattr(answer, "throttle_time_ms", 0)
-        if delay >= LEAST_MS and now() - _logged_at.get(client._client_id, float("-inf")) >= MINUTE:
+        if delay >= MIN_DELAY_MS and now() - _logged_at.get(client._client_id, float("-inf")) >= MINUTE:
             _logged_at[client._client_id] = now()
             _log.warning("kafka.throttled", client=client._client_id, broker=node, seconds=delay / 1000)
         return answer
