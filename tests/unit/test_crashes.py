@@ -26,4 +26,4 @@ def test_only_crashes_over_one_record_alone_have_it_parked_or_set_aside(crashes,
 
 
 def test_a_parked_record_says_how_many_crashed_over_it():
-    assert str(PoisonError(Crashes(5, 2))).startswith("5 projectors died when this frame was next, 2 of them")
+    assert str(PoisonError(Crashes(5, 2))).startswith("5 projectors crashed at this frame, 2 of them")

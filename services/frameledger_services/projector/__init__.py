@@ -1,5 +1,5 @@
 """The projector: folds the frames of the log into PostgreSQL, each exactly once.
 
-Start with `commits`: one transaction per batch, which for a small one is one statement. `service` is the process around
-it, and `prefetch` buffers the next records meanwhile.
+Start with `commits`: one transaction per batch, or a single statement for a small one. `service` runs the process, and
+`prefetch` buffers the next records while a batch is stored.
 """

@@ -1,7 +1,7 @@
 """The fold of a batch: decoded records and heads in, rows out. Pure, except that it advances the heads in place.
 
-A record becomes a frame of its conversation (applied, ignored, unknown), a copy that is forwarded to the partition of
-its conversation, a duplicate, which is counted, or a dead letter, with the reason.
+A record becomes a frame of its conversation (applied, ignored or unknown), a copy that is forwarded to the partition of
+its conversation, a duplicate, which is only counted, or a dead letter with a reason.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from frameledger_services.store.outbox import OutboxRow
 
 @dataclass(frozen=True, slots=True)
 class StoredIds:
-    """Frames that are stored already, with their payloads, by context and id; and erasures, of which only the receipt
+    """Frames that are already stored, with their payloads, by context and id; and erasures, of which only the receipt
     is stored."""
 
     frames: dict[tuple[str, UUID], bytes]
@@ -48,9 +48,9 @@ class StoredIds:
 class BatchFold:
     """Collects the rows of one batch.
 
-    `heads` has every conversation of the batch that belongs to its partition. `stored_ids` has the frames
-    that are stored already; None on the fast path, where a unique violation finds them. Frames of the
-    partitions that are `held` have no effects.
+    `heads` has every conversation of the batch that belongs to its partition. `stored_ids` has the frames that are
+    already stored, or is None on the fast path, where a unique violation reveals them. Frames of the partitions in
+    `held` cause no effects.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class BatchFold:
         refuse_erased: bool = False,
     ) -> None:
         self._parts = [Rows()]
-        # For conversations that are erased in this batch: the part that has the rows of the present life.
+        # For conversations that this batch erases: the part that has the rows of the current life.
         self._lives: dict[str, int] = {}
         self.duplicates = 0
         """The number of repeated frames."""
@@ -71,7 +71,7 @@ class BatchFold:
         self.touched: dict[str, Head] = {}
         self._heads = heads
         self._topics = topics
-        # This batch adds its own.
+        # This batch adds its own frames.
         self._stored_ids = (
             None if stored_ids is None else StoredIds(dict(stored_ids.frames), dict(stored_ids.erasures))
         )
@@ -79,11 +79,11 @@ class BatchFold:
         self._refuse_erased = refuse_erased
 
     def fold(self, batch: Iterable[DecodedRecord]) -> list[Rows]:
-        """Fold records, in the order of their partitions. Returns their rows in parts: the first has the rows of the
-        conversations' current lives, the second those of lives that began after an erasure in this batch, and so on.
+        """Fold records in the order of their partitions. Returns their rows in parts: the first part has the rows up to
+        the first erasure of a conversation in this batch, the next part those of the life after it, and so on.
 
-        Raises `UnfoldableError` for a frame that makes the fold raise, and `PossibleDuplicateError`; the heads must not
-        be used after that.
+        Raises `UnfoldableError` for a frame that makes the fold raise, and `PossibleDuplicateError`. Discard the heads
+        after either.
         """
         for record, logged in batch:
             try:
@@ -154,12 +154,12 @@ class BatchFold:
         return step.outcome, step.reason
 
     def _is_left_out(self, record: Record, logged: LoggedFrame, head: Head) -> bool:
-        """Whether a frame comes after an erasure and does not belong to the present life (RA5.lives), or would begin a
-        new life although that is refused."""
+        """Whether a frame arrived after an erasure and belongs to an erased life (RA5.lives), or would begin a new life
+        where that is refused."""
         frame, erased = logged.frame, head.state.erased
         if erased is None or isinstance(frame, LLMContextEraseFrame):
             return False
-        # The state of a parked conversation does not know its newest calls.
+        # The state of a parked conversation does not have its newest calls.
         is_left_out = is_late if head.parked_version is None else is_late_whatever_is_known
         if is_left_out(head.state, head.erased_at, logged):
             key = head.context_id, int(erased.version)
@@ -176,12 +176,12 @@ class BatchFold:
         return False
 
     def _erase(self, head: Head, logged: LoggedFrame, row: FrameRow, value_hash: int) -> None:
-        """End a life. The next frame of this conversation is folded on a new head, which continues its versions, and
-        its rows are in the next part."""
+        """End a life. The next frame of this conversation is folded on a new head that continues its versions, and its
+        rows are in the next part."""
         frame, context_id = logged.frame, head.context_id
         assert isinstance(frame, LLMContextEraseFrame)
         if self._stored_ids is None:
-            # Its id may be that of a receipt, which no unique constraint of `frames` knows.
+            # Its id may be that of a receipt, which the unique constraints of `frames` do not cover.
             raise PossibleDuplicateError
         life = self._lives.get(context_id, 0)
         self._parts[life].erasures[context_id] = erasure_of(
@@ -199,8 +199,8 @@ class BatchFold:
         self._stored_ids = StoredIds(of_others, ids.erasures | {(context_id, row.frame_id): row.payload})
 
     def _parts_to_write(self) -> list[Rows]:
-        """Returns the parts. Of the effects of a life that is erased in this batch, only cancellations of its work are
-        kept."""
+        """Returns the parts. The only effects kept of a life that is erased in this batch are cancellations of its
+        work."""
         for part, following in itertools.pairwise(self._parts):
             published, stopped = part.outbox, list[OutboxRow]()
             part.outbox = []
@@ -217,11 +217,11 @@ class BatchFold:
         return self._parts[self._lives.get(context_id, 0)] if self._lives else self._parts[0]
 
     def _is_known(self, head: Head, logged: LoggedFrame, frame_id: UUID, value_hash: int) -> bool:
-        """Whether a frame with this id was folded before. If it was the same frame, it is counted as a duplicate;
+        """Whether a frame with this id was folded before. If its content is the same, it is counted as a duplicate;
         otherwise this one becomes a dead letter.
 
-        An id that was derived from an offset is repeated only by a copy, of a record that was forwarded twice or that
-        the log had lost.
+        An id that is derived from an offset occurs twice only if a record was forwarded twice, or was republished after
+        the log lost it.
         """
         if self._stored_ids is None:
             known = head.recent.get(frame_id)
@@ -261,7 +261,7 @@ class BatchFold:
         rows = self._rows_of(context_id or "")
         rows.rejections.append(DeadLetterRow(record, code, clean(error), context_id))
         letter = dead_letter_row(record, code, error, self._topics.dead_letters)
-        # Uncompressed, the record may be too large for any topic. `rejected_frames` has it in any case.
+        # Uncompressed, the record may be too large for any topic. `rejected_frames` always has it.
         if letter.size <= MAX_DEAD_LETTER_BYTES:
             rows.outbox.append(letter)
 

@@ -1,7 +1,6 @@
 """Batches: folds and stores records, each exactly once (`commits`).
 
-A record that cannot be stored is not an error: `unstorable_records` parks its conversation, or keeps the record as a
-dead letter.
+A record that cannot be stored is not an error: `unstorable_records` parks its conversation, or makes it a dead letter.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from frameledger_services.store.outbox import OutboxRow
 
 
 class Batches:
-    """Folds and stores batches, each in one commit, or in several around a record that cannot be stored."""
+    """Folds and stores batches, each in one commit, or in several if a record cannot be stored."""
 
     def __init__(self, commits: Commits) -> None:
         self._commits = commits
@@ -34,8 +33,8 @@ class Batches:
         """Store the records up to these next offsets of partitions, and advance the partitions to them.
 
         Returns the rows of the outbox. Raises `ProjectorFencedError` if a partition was lost, and psycopg's errors if
-        the database cannot be reached; then nothing was stored, and the records have to be read again. A frame that can
-        never be folded or stored parks its conversation, which is not an error.
+        the database cannot be reached. After an error nothing was stored, and the caller reads the records again. A
+        frame that can never be folded or stored parks its conversation, which is not an error.
         """
         with time_limit():
             batch = [

@@ -69,7 +69,7 @@ def write_call(rows: Rows, head: Head, change: CallChange, version: int, logged_
             if change.result is not None:
                 row["result"] = to_json(change.result)
         case CallResolved():
-            # The first result stays: it is what the model was told at that time.
+            # The first result stays: it is what the model received at that time.
             writing.row_of(change.key)["resolved_version"] = version
         case _:
             assert_never(change)
@@ -146,5 +146,5 @@ def _deadline(written: str | None) -> datetime | None:
     parsed = time_of(written)
     try:
         return None if parsed is None else parsed.astimezone(UTC)
-    except OverflowError:  # the first or the last day that there is
+    except OverflowError:  # near the limits of `datetime`
         return None

@@ -1,16 +1,17 @@
-"""The commit of a batch: records of our partitions folded and stored in one transaction, each record exactly once.
+"""The commit of a batch: folds records of owned partitions and stores them in one transaction, each exactly once.
 
-If the process dies before the commit, nothing of the batch happened: the next owner of the partitions reads from the
-old `next_offset`. If it dies after the commit, all of it happened, and the next owner publishes what the outbox holds.
-There is no third case, because rows, heads, outbox and `next_offset` are one commit: of a transaction, or of the one
-statement that a small batch is. If it dies before it receives the answer, one of the two is the case, and the next
+If the process dies before the commit, nothing was stored: the next owner of the partitions reads from the old
+`next_offset`. If it dies after the commit, everything was stored, and the next owner publishes the rows of the outbox.
+There is no third case, because rows, heads, outbox and `next_offset` are one commit: a transaction, or the single
+statement of a small batch. If the process dies while it waits for the reply, one of the two cases holds, and the next
 owner's first statement shows which.
 
-If the database crashes, it may lose the latest commits, whole and newest first: the log is read again from the
-`next_offset` that is left, to the same rows. So a batch may be visible before it is on disk, as long as nothing acts on
-it that would not follow from the log again. A batch that writes to the outbox, or the worker of a call, is on disk when
-its commit returns, and so is every large one. Any other is on disk when it is notified, directly afterwards
-(`notifier`). If a power cut takes the latest records from Kafka too, the conversation ends before them in both.
+If the database crashes, it may lose its latest commits, newest first and each completely: the log is read again from
+the remaining `next_offset` and yields the same rows. So a batch may be visible before it is on disk, as long as nothing
+acts on it that would not follow from the log again. A batch that writes to the outbox, or the worker of a call, is on
+disk when its commit returns, and so is every large batch. Any other is on disk when its notification is sent, directly
+afterwards (`notifier`). If a power failure also takes the latest records from Kafka, the conversation ends before them
+in both.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from frameledger_services.telemetry.tracing import NO_SPAN, Span
 
 SMALL_RECORDS = 64
 SMALL_BYTES = 256 * 1024
-"""A batch within both limits is written in one statement. For more rows COPY is faster."""
+"""A batch within both limits is written by one statement. COPY is faster for more rows."""
 
 
 REBUILT_FOR = f"folded by fold version {FOLD_VERSION}, when its next frame arrived"
@@ -101,9 +102,11 @@ class Commits:
         *,
         parked_for: str | None = None,
     ) -> list[OutboxRow]:
-        """Store a batch in one commit, and return the rows of the outbox. With `parked_for` its conversations are
-        parked first, for that reason. A record that cannot be stored raises an error (`unstorable_records` handles it),
-        and nothing of the batch is stored."""
+        """Store a batch in one commit. Returns the rows of the outbox.
+
+        `parked_for` is the reason for which its conversations are parked first. Raises the error of a record that
+        cannot be stored (see `unstorable_records`); nothing of the batch is stored then.
+        """
         last = {record.partition: record for record, _ in batch}
         progress = [
             _progress(owned[partition], last.get(partition), end) for partition, end in next_offsets.items()
@@ -112,7 +115,7 @@ class Commits:
         try:
             await self._failpoint("before load")
             began = clock()
-            # Before the lock: these rows are ours since we took the partitions over, like everything in memory.
+            # Before the lock: no other projector changes these rows since the takeover, like everything in memory.
             heads = await self._heads(context_ids, may_rebuild=parked_for is None)
             loaded = clock()
             await self._failpoint("after load")

@@ -1,4 +1,4 @@
-"""Writes rows in `runs` for answers without a run, so that a model that runs elsewhere is counted too (RA5.counted)."""
+"""Writes rows in `runs` for answers without a run, so that models that run elsewhere are counted too (RA5.counted)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from frameledger_services.projector.rows import Rows
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 MAX_TOKENS = 10**12
-"""The maximum of each kind of tokens in a row. A frame may have any number of 8 bytes, and a sum of two of those would
+"""The maximum of each kind of tokens in a row. A frame may have any 8-byte number, and a sum of two such numbers would
 overflow: every view and every limit of tokens would fail, for all conversations."""
 
 Row = dict[str, Any]
@@ -33,9 +33,9 @@ Row = dict[str, Any]
 def write_counted(
     rows: Rows, head: Head, frame: AnyFrame, before: State, after: State, logged_at: Any
 ) -> None:
-    """Add what a frame says about such an answer: its start, its first text, its tokens, or its end.
+    """Add what a frame reports about such an answer: its start, first text, tokens or end.
 
-    Its row has the status `noted` until it ends: no worker of ours runs it, so it is neither waited for nor taken over.
+    Its row has the status `noted` until it ends. No worker runs it, so it is neither waited for nor taken over.
     """
     was, now = before.speech.response, after.speech.response
     version = int(after.version)
@@ -72,7 +72,7 @@ def write_counted(
 
 
 def used(usage: Usage, *, partial: bool) -> Row:
-    """Returns the columns of an answer's usage. With `partial` more may follow, or is unknown."""
+    """Returns the columns of an answer's usage. `partial` means that more may follow, or that the rest is unknown."""
     counts = {name: getattr(usage, name) for name in TOKENS}
     row: Row = {name: None if count is None else min(count, MAX_TOKENS) for name, count in counts.items()}
     return row | {"usage_partial": partial}

@@ -1,12 +1,12 @@
 """Poison records: counts crashes, and parks the conversation of a record that causes them.
 
-A record may kill the process that decodes or folds it: by a bug in a library, too much memory, an endless computation
-(`watchdog`). Its partition would stand still for ever, while one projector after the other crashes on it. But crashes
-that no record caused are ordinary, and no number of them may park a conversation. Hence:
+A record may kill the process that decodes or folds it: by a bug in a library, by exhausting memory, or by a computation
+that does not end (`watchdog`). Without a remedy its partition would stop for ever, while one projector after the other
+crashes on it. But other crashes are ordinary, and no number of them may park a conversation. Hence:
 
-**What counts as a crash.** Before an owner decodes its first records of a partition, it commits a note that it begins
-(`projections.attempt`). The commit that advances `next_offset` clears the note, and so does an orderly end. The next
-owner counts a crash if it finds the note, and
+**What counts as a crash.** Before an owner decodes the first records of a partition, it commits the start of an attempt
+(`projections.attempt`). The commit that advances `next_offset` clears it, and so does an orderly shutdown. The next
+owner counts a crash if the attempt is still there, and
 
 - the owner was another process, whose session is gone. A session that we may not see (of another database user)
   counts as present.
@@ -21,7 +21,7 @@ received.
 bug outside the fold are not caused by a record, and need an operator. A record whose values raise an error is found by
 halving the batch (`unstorable_records`).
 
-**What follows** from the crashes since `next_offset` last moved:
+**What follows** depends on the crashes since `next_offset` last moved:
 
 | crashes | the next owner |
 | --- | --- |
@@ -31,8 +31,8 @@ halving the batch (`unstorable_records`).
 | more: even decoding it crashes | makes a dead letter of its bytes |
 
 So a record is parked after `PARKED_AFTER` consecutive processes crashed while they worked on nothing else. Parking is
-noted and counted like any attempt. The notes need not be on disk, since they do not count after a restart of the
-server.
+recorded as an attempt and counted like any other. Attempts need not be on disk, since they do not count after a restart
+of the server.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from frameledger_services.store import projections
 from frameledger_services.store.outbox import OutboxRow
 
 ISOLATED_AFTER = 3
-"""Crashes at one offset after which its records are isolated."""
+"""Number of crashes at one offset after which its records are isolated."""
 
 PARKED_AFTER = 2
-"""Crashes on a single record after which it is no longer folded."""
+"""Number of crashes on a single record after which it is no longer folded."""
 
 ORDERLY_SECONDS = 10.0
-"""Maximum wait of `end_in_order` for the database."""
+"""Maximum time for which `end_in_order` waits for the database."""
 
 Treatment = Literal["batch", "isolate", "park", "dead letter"]
 
@@ -70,7 +70,7 @@ _log = logs.get_logger("projector")
 
 @dataclass(frozen=True, slots=True)
 class Crashes:
-    """The crashes at the `next_offset` of a partition: all of them, and those on its first record alone."""
+    """The number of crashes at the `next_offset` of a partition: all of them, and those on its first record alone."""
 
     all: int = 0
     alone: int = 0
@@ -93,13 +93,14 @@ class PoisonError(RefusedError):
 
     def __init__(self, crashes: Crashes) -> None:
         super().__init__(
-            f"{crashes.all} projectors died when this frame was next, {crashes.alone} of them with nothing else in "
-            "hand; it is not folded until that is mended"
+            f"{crashes.all} projectors crashed at this frame, {crashes.alone} of them while they processed "
+            "nothing else; it is not folded until the cause is fixed"
         )
 
 
 class Isolation:
-    """Stores batches, each after a note that it begins, by which a crash is counted. Isolates records after crashes."""
+    """Stores batches, each after the start of the attempt is committed, so that a crash can be counted. Isolates
+    records after crashes."""
 
     def __init__(self, connection: Connection, topic: str, batches: Batches) -> None:
         self._connection = connection
@@ -109,7 +110,7 @@ class Isolation:
         self._isolated: dict[int, Crashes] = {}
 
     def take(self, owned: OwnedPartition, crashes: Crashes) -> None:
-        """Called with a partition that was taken over, and its crashes."""
+        """Register a partition that was taken over, with its crashes."""
         self.forget(owned.partition)
         if crashes.treatment != "batch":
             self._isolated[owned.partition] = crashes
@@ -127,11 +128,12 @@ class Isolation:
         self._isolated.pop(partition, None)
 
     def is_isolated(self, partition: int) -> bool:
-        """Whether each of its records is a batch of its own."""
+        """Whether each of its records is stored as a batch of its own."""
         return partition in self._isolated
 
     def may_decode(self, partition: int) -> bool:
-        """Whether its records may be decoded before their batch: an attempt is noted, and no partition is isolated."""
+        """Whether its records may be decoded before their batch: an attempt is committed, and no partition is
+        isolated."""
         return partition in self._begun_partitions and not self._isolated
 
     async def store(
@@ -140,10 +142,11 @@ class Isolation:
         owned: OwnedPartitions,
         next_offsets: Mapping[int, int],
     ) -> list[OutboxRow]:
-        """Note the attempt, then call `Batches.store`. A record of an isolated partition has to be the only one.
+        """Commit the start of an attempt, then call `Batches.store`. A record of an isolated partition has to be alone
+        in its batch.
 
-        Before the note nothing is decoded; a crash between the note and the commit is counted; the commit clears the
-        note.
+        Nothing is decoded before the attempt. A crash between the attempt and the commit of the batch is counted; the
+        commit clears the attempt.
         """
         partition = chunk[0][0].partition if chunk else None
         if partition is not None and partition in self._isolated:
@@ -187,8 +190,8 @@ class Isolation:
 async def end_in_order(
     connection: Connection, topic: str, owner: str, reconnect: Callable[[], Awaitable[Connection]]
 ) -> None:
-    """Clear the notes of this owner, which did not crash, on a new connection if this one is broken. Errors are
-    ignored: if the database is away, the notes do not count after its restart."""
+    """Clear the attempts of this owner, which did not crash, on a new connection if this one is broken. Errors are
+    ignored: if the database is unreachable, the attempts do not count after its restart."""
     with suppress(psycopg.Error, OSError, TimeoutError):
         async with asyncio.timeout(ORDERLY_SECONDS):
             try:

@@ -1,4 +1,4 @@
-"""Records, each with its frame, or with the reason why it has none."""
+"""Records, each with its decoded frame or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from frameledger.record import DecodeError, LoggedFrame, Record, read
 
 @dataclass(frozen=True, slots=True)
 class Unstorable:
-    """Why a record cannot be stored as a frame in any form, not even unfolded."""
+    """Why a record cannot be stored as a frame at all, not even unfolded."""
 
     reason: str
     detail: str

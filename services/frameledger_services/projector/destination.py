@@ -1,10 +1,10 @@
-"""One topic to which outbox rows are published. While it refuses rows they stay in the outbox, and nothing else waits.
+"""One topic to which outbox rows are published. Rows that it refuses stay in the outbox, and nothing else waits.
 
-A topic that does not exist, or that we may not write, needs an operator; it is no reason to stop folding, or publishing
-to other topics. Rows of a batch are sent from memory. Rows that were in the outbox before, rows that a topic refuses,
-and rows that are committed faster than the broker acknowledges them are kept as pages of places, and each page is read
-from the outbox when its turn comes. Rows that a partition does not acknowledge in time, and later rows of that
-partition, are left to `stalled`; those of other partitions are sent.
+A topic that does not exist, or that we may not write, needs an operator, but stops neither folding nor publishing to
+other topics. Rows of a batch are sent from memory. Three kinds of rows are kept as pages of outbox positions, and read
+from the outbox when their turn comes: those that were in the outbox before, those that a topic refuses, and those that
+are committed faster than the broker acknowledges them. If a partition does not acknowledge rows in time, they and later
+rows of that partition are left to `stalled`; those of other partitions are sent.
 
 | the process dies | what the next owner finds |
 | --- | --- |
@@ -25,8 +25,8 @@ from frameledger_services.store.outbox import PAGE_BYTES, OutboxPage, OutboxPage
 from frameledger_services.supervision import Backoff
 
 Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
-"""Publishes rows in their order, and waits for acknowledgement. Returns the rows that are too large. Raises
-`PartlySentError` if the broker acknowledged only some, and the errors in `transient.BROKER` if it accepted none."""
+"""Publishes rows in order and waits for acknowledgement. Returns the rows that are too large. Raises `PartlySentError`
+if the broker acknowledged only some, and the errors in `transient.BROKER` if it accepted none."""
 
 _log = logs.get_logger("projector")
 
@@ -34,8 +34,8 @@ _log = logs.get_logger("projector")
 class Destination:
     """Sends the rows of one topic, those of each partition in the order in which they were added.
 
-    If a partition stalls, its unsent rows are handed over to `stalled` in their order, and later rows follow them
-    there. The partition leaves `stalled` once it has no rows there.
+    If a partition stalls, its unsent rows are handed over to `stalled` in order, and its later rows follow them there
+    until `stalled` has none of them left.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Destination:
         self._read = read
         self._waiting: list[OutboxRow] = []
         self._waiting_bytes = 0
-        # Behind those that wait.
+        # After those that already wait.
         self._pages = OutboxPages()
         self._is_sending = False
         self._is_refused = False
@@ -57,7 +57,7 @@ class Destination:
         self.stalled = StalledPartitions(topic, send, read)
 
     def add(self, row: OutboxRow) -> None:
-        """Send this row after the earlier rows of its partition. It is kept in memory while there is room."""
+        """Send this row after the earlier rows of its partition. It stays in memory if there is room."""
         size = row.size
         if not self._pages and self.stalled.has_partition_of(row):
             self.stalled.add(row)
@@ -76,7 +76,7 @@ class Destination:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing can be sent now: there are no rows, or the topic or their partitions refuse them."""
+        """Whether nothing can be sent now, because there are no rows, or the topic or their partitions refuse them."""
         return not self._is_sending and (self._is_refused or not (self._waiting or self._pages))
 
     async def run(self) -> None:
@@ -108,7 +108,7 @@ class Destination:
             unsent = await self._try([row for row in rows if row.place not in behind])
             if not self._is_refused:
                 late = behind.union(row.place for row in unsent)
-                # In their order, so that they are few pages.
+                # In order, so that they make few pages.
                 self._leave_to_stalled([row for row in rows if row.place in late])
                 self._pages.done()
 
@@ -122,7 +122,7 @@ class Destination:
         self._pages, self._waiting, self._waiting_bytes = pages, [], 0
 
     def _leave_to_stalled(self, rows: Sequence[OutboxRow]) -> None:
-        """Hand over these rows, and the rows in memory after them. Those on later pages follow when the pages are
+        """Hand over these rows, and the rows in memory after them. Those on later pages follow when their page is
         read."""
         if not rows:
             return
@@ -137,7 +137,7 @@ class Destination:
                 self._waiting.append(row)
 
     async def _try(self, rows: Sequence[OutboxRow]) -> Sequence[OutboxRow]:
-        """Send rows. Returns those that were not sent: `_is_refused` is true if the topic refuses them; otherwise their
+        """Send rows. Returns the unsent ones: `_is_refused` is true if the topic refuses them; otherwise their
         partitions stall."""
         if not rows:
             self._is_refused = False

@@ -8,7 +8,7 @@ import json
 def is_duplicate(value: bytes, stored: bytes) -> bool:
     """Whether a frame's value has the same content as the stored value with its id. Both have been decoded as frames.
 
-    `produced_at` may differ: a publisher that retries may stamp the frame again.
+    `produced_at` may differ: a publisher may set it again when it retries.
     """
     return value == stored or _content(value) == _content(stored)
 

@@ -20,7 +20,7 @@ class UnfoldableError(RefusedError):
 
 
 class PossibleDuplicateError(RefusedError):
-    """A recent id came again with other bytes: only the stored payload tells whether it is the same frame.
+    """A recent id arrived again with other bytes: only the stored payload shows whether it is the same frame.
 
     Remedy: None is needed: the projector folds the batch again with `stored_ids`.
     """

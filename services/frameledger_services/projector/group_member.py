@@ -1,6 +1,6 @@
 """A projector as a member of its consumer group: takes partitions over, stores their records, and gives them up.
 
-The group only assigns partitions. The position of each is in PostgreSQL, and advances in the transaction of each batch.
+The group only assigns partitions. The position of each is in PostgreSQL and advances in the transaction of each batch.
 The group's consumer fetches nothing: `Feed` reads a partition once it is taken over (`takeover`), so no record is read
 before the position is known.
 """
@@ -40,18 +40,18 @@ from frameledger_services.store import outbox
 from frameledger_services.store.topics import TopicChangedError
 
 MAX_RECORDS = 2_000
-"""Maximum records of one read of the prefetch buffer, and so of a batch. A head is written once for all of its frames
-in a batch: with half as many records a frame of a backlog took a sixth longer."""
+"""Maximum number of records that one read of the prefetch buffer returns, and so of a batch. A head is written once per
+batch for all of its frames: with half as many records, a frame of a backlog took a sixth longer."""
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-"""A batch ends with the record that makes it larger than this. A single record may be of any size."""
+"""A batch ends with the record that makes it larger than this. A single record may have any size."""
 
 QUIET_MS = 500
 """How long one poll of the group lasts."""
 
 SESSION_CHECK_SECONDS = 2.0
-"""The interval at which the database session is checked. Otherwise only the next frame would notice a restart of the
-database, and would wait until this projector is back in its group; until then nobody would own its partitions."""
+"""The interval at which the database session is checked. Otherwise only the next frame would reveal a restart of the
+database, and nobody would own its partition until this projector is back in its group."""
 
 MAX_FENCED_BACKOFF = 0.5
 """Upper bound in seconds of the random back-off after fencing, so that the new owner makes progress."""
@@ -102,13 +102,13 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             ]
             while not stopping.is_set():
                 if self._was_fenced:
-                    # Two projectors that both believe they own a partition would otherwise fence each other in step,
+                    # Otherwise two projectors that both believe they own a partition would fence each other in step,
                     # for ever.
                     await supervision.pause(stopping, random() * MAX_FENCED_BACKOFF)
                     self._was_fenced = False
                 await self._take_over_assigned()
                 if self._pending.due():
-                    continue  # assigned in the meantime, and `until_ready` would forget that it was woken
+                    continue  # assigned in the meantime; `until_ready` would clear the wake-up
                 await self._prefetch.until_ready()
                 async with self._batch_lock:
                     await self._store(self._prefetch.read(MAX_RECORDS))
@@ -122,7 +122,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         while True:
             await self._client.getmany(timeout_ms=QUIET_MS)
             if not self._client.partitions_for_topic(self._topics.frames):
-                # The topic was deleted, so nothing is assigned, and no fetch would notice that it was created again.
+                # The topic was deleted, so nothing is assigned, and no fetch would notice that it was recreated.
                 # aiokafka itself refreshes its metadata only every five minutes.
                 self._client._client.force_metadata_update()
             self._prefetch.wake()
@@ -135,14 +135,14 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             self._session_checked_at = now
 
     async def _revalidate(self, offsets: Mapping[int, int]) -> None:
-        """Revalidate partitions after an outage of their broker: taking them over again checks their log."""
+        """Revalidate partitions after an outage of their broker: another takeover checks their log."""
         async with self._batch_lock:
             self._take_over_again(offsets)
         self._prefetch.wake()
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Called by the consumer before other members get the partitions. Waits until the current batch, or the current
-        takeover of a partition, is stored."""
+        """Called by the consumer before other members get the partitions. Waits until the current batch is stored, or
+        the current takeover is finished."""
         async with self._batch_lock:
             self._revocations += 1
             for place in revoked:
@@ -159,8 +159,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._prefetch.wake()
 
     async def _take_over_assigned(self) -> None:
-        """Take over the partitions that are due. One without a leader, or whose leader does not answer, is tried again
-        later and delays no other. If none answers, that is an outage of the broker, and is raised as one."""
+        """Take over the partitions that are due. A partition without a leader, or whose leader does not answer, is
+        tried again later and delays no other. If none answers, the broker is down; the error is raised."""
         if not (due := self._pending.due()):
             return
         failures: list[Exception] = []
@@ -175,8 +175,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             raise failures[-1]
 
     async def _answering(self, due: Sequence[int]) -> Sequence[int]:
-        """Returns the partitions whose logs answer. If none does, raises the reason. All are asked concurrently, since
-        otherwise each partition of an unreachable broker would be waited for in turn."""
+        """Returns the partitions whose logs answer. If none does, raises the reason. All are queried concurrently, so
+        that the partitions of an unreachable broker are not waited for one after the other."""
         began = asyncio.get_running_loop().time()
         patience = ANSWER_SECONDS if self._owned else ALONE_ANSWER_SECONDS
         ends = await self._log.ends(due, began + patience)
@@ -184,8 +184,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         return [one for one in due if one in ends]
 
     async def _take_over(self, partition: int) -> None:
-        # A revocation waits for this. After the revocation it would fence the partition's next owner, which would
-        # notice only with its next batch.
+        # A revocation waits for this. A takeover after the revocation would fence the partition's next owner, which
+        # would notice only with its next batch.
         async with self._batch_lock:
             if partition not in self._pending:
                 return
@@ -195,7 +195,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             )
         taken_over = await takeover.check_log(self._connection, self._log, self._topics.frames, assigned)
         if revocations != self._revocations:
-            return  # even if it is assigned to us again, another projector may have owned it in between
+            return  # even if it is assigned again, another projector may have owned it in between
         self._pending.discard(partition)
         self._owned[partition] = taken_over.owned
         self._isolation.take(taken_over.owned, taken_over.crashes)
@@ -208,7 +208,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             self._recover_from_fence({partition})
 
     async def _store(self, chunk: RecordChunk) -> None:
-        # A partition that was fetched again only for a marker may have been stored up to there by now.
+        # A partition that was fetched again only for a marker may already be stored up to there.
         ends = {one: end for one, end in chunk.next_offsets.items() if end > self._owned[one].next_offset}
         for batch, next_offsets in _batches(chunk.records, ends, self._isolation.is_isolated):
             try:
@@ -233,8 +233,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._isolation.end(ends)
 
     async def _check_topic(self, partition: int) -> None:
-        """Raise `TopicChangedError` if the topic was deleted and created again: a new topic may have a record that
-        equals the last one that was stored, which is all that `takeover` compares."""
+        """Raise `TopicChangedError` if the topic was deleted and recreated: a new topic may have a record that equals
+        the last stored one, and `takeover` compares no more than that."""
         description = await self._feed.topic(partition)
         if description is None:
             raise broker.BrokerError(missing(self._topics.frames))
@@ -254,8 +254,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._take_over_again(moved)
 
     def _leave_to_newer_release(self, newer: NewerHeadError, read: set[int]) -> None:
-        """Store nothing more of this conversation's partition until the group assigns it again: no frame is skipped,
-        and no conversation is folded by two releases in turn."""
+        """Stop storing this conversation's partition until the group assigns it again, so that no frame is skipped and
+        no conversation is folded by two releases in turn."""
         partition = home_partition(newer.context_id.encode(), self._topics.partitions)
         _log.error(
             "projector.newer_fold",
@@ -268,15 +268,14 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._drop(partition)
 
     def _take_over_again(self, partitions: Iterable[int]) -> None:
-        """Schedule another takeover of those of these partitions that are still ours, and clear the cache.
+        """Schedule another takeover of those of these partitions that are still owned, and clear the cache.
 
-        The cache has to be cleared with it: a new epoch hides that we were fenced, so nothing in memory may outlive the
-        old one.
+        The new epoch hides that this projector was fenced, so nothing in memory may outlive the old one.
         """
         self._cache.clear()
         for partition in partitions:
-            # Whoever calls this may have awaited something, and the partition may have been revoked since: aiokafka
-            # counts it as assigned until the group has assigned all partitions anew.
+            # The caller may have awaited something, and the partition may have been revoked since: aiokafka counts it
+            # as assigned until the group has assigned all partitions anew.
             if partition not in self._owned:
                 continue
             self._drop(partition)
@@ -292,7 +291,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
 
 def _conversations(batch: Sequence[FetchedRecord]) -> Iterator[str]:
-    """Yields the conversations that a batch may have changed. A record that was decoded later names its conversation by
+    """Yields the conversations that a batch may have changed. A record that is decoded later names its conversation by
     its key."""
     for record, logged in batch:
         if isinstance(logged, LoggedFrame):

@@ -17,12 +17,12 @@ REMEMBERED_IDS = 256
 """Number of recent frame ids in a head, so that an ordinary retry needs no query."""
 
 BYTES_IN_MEMORY = 6
-"""Upper estimate of the bytes in memory for a byte of JSON: 5.4 for tools (nested objects of short texts), 1 for one
-long text."""
+"""Upper estimate of the bytes in memory per byte of JSON: 5.4 for tools (nested objects of short texts), 1 for one long
+text."""
 
 
 FoldedBy = tuple[tuple[int, int], ...]
-"""First versions in order, each with the fold version by which the frames from there on were folded."""
+"""First versions in order, each with the fold version that folded the frames from there on."""
 
 
 @dataclass(slots=True)
@@ -40,8 +40,8 @@ class Counters:
 
 @dataclass(slots=True)
 class Head:
-    """The state of one conversation at its newest frame. One batch at a time changes it in place. The heads that a
-    failed batch touched are dropped, since they may be ahead of the database."""
+    """The state of one conversation at its newest frame. One batch at a time changes it in place. The heads of a failed
+    batch are dropped, since they may be ahead of the database."""
 
     context_id: ContextId
     state: State
@@ -57,23 +57,23 @@ class Head:
 
     parked_error: str | None = None
     origin: bytes | None = None
-    """JSON of the moment that it was forked from, if a frame said so since the head was stored."""
+    """JSON of the moment from which it was forked, if a frame has named it since the head was stored."""
 
     experiment: bool | None = None
-    """Whether it is an experiment, if a frame said so since the head was stored."""
+    """Whether it is an experiment, if a frame has said so since the head was stored."""
 
     stored: bool = False
     """Whether `contexts` has a row for it."""
 
     rebuilt: int = 0
-    """How often it had been rebuilt when it was loaded. A head from before a later rebuild is refused."""
+    """How often it had been rebuilt when it was loaded. The head of an earlier rebuild is refused."""
 
     folded_by: FoldedBy | None = None
-    """The versions from which on it was folded by each fold version; None if this one folded all of it."""
+    """The first versions that each fold version folded; None if the current one folded all frames."""
 
     saved_version: int | None = None
-    """The version of the stored state; later frames are folded again when the head is loaded. With None the next
-    batch stores it."""
+    """The version of the stored state; later frames are folded again when the head is loaded. None makes the next batch
+    store the state."""
 
     state_bytes: int = 0
     """Length of the stored form of the state when it was last written or read."""
@@ -120,13 +120,13 @@ class Head:
         return self.version == (0 if erased is None else erased.version)
 
     def park(self, error: str, now: datetime) -> None:
-        """Store frames without folding them from the next one on."""
+        """Store frames from the next one on without folding them."""
         self.parked_version = self.version + 1
         self.parked_error = error
         self.parked_at = now
 
     def remember(self, frame_id: UUID, value_hash: int) -> None:
-        """Keep the id of a frame. A repetition makes it recent again."""
+        """Keep the id of a frame. A repeated id becomes the most recent again."""
         recent = self.recent
         recent.pop(frame_id, None)
         recent[frame_id] = value_hash

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from frameledger_services.projector.head import Head
 
 DEFAULT_BYTES = 64 * 1024 * 1024
-"""More than ten thousand conversations, or some 250 with forty tools each. All misses of a batch cost one query."""
+"""Enough for more than ten thousand conversations, or some 250 with forty tools each. All misses of a batch cost one
+query."""
 
 
 class HeadCache:
@@ -37,7 +38,7 @@ class HeadCache:
             self._drop(next(iter(self._heads)))
 
     def drop(self, context_ids: Iterable[str]) -> None:
-        """Drop these heads: they may be ahead of the database, or belong to another projector by now."""
+        """Drop these heads: they may be ahead of the database, or another projector may own them by now."""
         for context_id in context_ids:
             self._drop(context_id)
 

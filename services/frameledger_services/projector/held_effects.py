@@ -1,15 +1,15 @@
 """Holds effects back while a partition catches up with the end that its log had when it was taken over.
 
 After a restart, after restoring a dump, or when the tables are filled again from the log, a request in these records
-may have been answered further on in the log. So nothing is requested before that end is reached, and then only work
-that is still open and unclaimed. Work that was requested longer ago than `MAX_AGE` is closed by a frame, and the
-partition is held until that frame is folded. Rows that the former owner left in the outbox are published unchanged. A
-held cancellation is dropped: workers learn of it with their heartbeat.
+may be answered later on the log. So nothing is requested before that end is reached, and then only work that is still
+open and unclaimed. Work that was requested longer ago than `MAX_AGE` is closed by a frame, and the partition is held
+until that frame is folded. Rows that the former owner left in the outbox are published unchanged. A held cancellation
+is dropped: workers learn of it from their heartbeat.
 
 `projections.effects_held_until` has the offset. The statement that takes a partition over holds its effects. Before the
 new owner reads a record, it sets the offset to the log's end, or clears it if that is `next_offset`. The transaction
-that writes the open work into the outbox also clears it. It reads and writes the work in pages, so its memory does not
-grow with the number of open runs and calls.
+that writes the open work into the outbox also clears it. Work is read and written in pages, so memory does not grow
+with the number of open runs and calls.
 
 | the process dies | what the next owner finds |
 | --- | --- |
@@ -18,8 +18,8 @@ grow with the number of open runs and calls.
 | after the commit | a partition that is not held, and all of its open work in the outbox, which it publishes |
 
 Until then nothing else touches the work of such a partition (`claims.rules.ACTIVE_CONTEXT`,
-`store.projections.next_offsets`, `unpark`, `rebuild`). And while it has no live owner, work that is open only by the
-tables is not touched either (`claims.rules.ACTIVE_OWNED_CONTEXT`).
+`store.projections.next_offsets`, `unpark`, `rebuild`). While it has no live owner, work that is open only according to
+the tables is not touched either (`claims.rules.ACTIVE_OWNED_CONTEXT`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TOO_LATE = Closing(
 async def release(connection: Connection, topics: ProjectorTopics, owned: OwnedPartition) -> list[OutboxPage]:
     """Request the open work of a partition that has caught up, and stop holding its effects.
 
-    Returns the pages of the outbox that it wrote: none for a partition that has not caught up, or is not held. Raises
+    Returns the outbox pages that it wrote: none for a partition that has not caught up, or is not held. Raises
     `ProjectorFencedError` if another projector owns it by now, and psycopg's errors; nothing was changed then.
     """
     if owned.held_until is None or owned.next_offset < owned.held_until:
@@ -70,8 +70,8 @@ async def release(connection: Connection, topics: ProjectorTopics, owned: OwnedP
 
 
 class _Writing:
-    """Writes open work of a partition into the outbox page by page. One page is in memory, and of the others only the
-    places."""
+    """Writes open work of a partition into the outbox page by page. Only one page is in memory; of the others, only
+    their places."""
 
     def __init__(self, connection: Connection, topics: ProjectorTopics, partition: int) -> None:
         self._connection = connection
@@ -88,7 +88,7 @@ class _Writing:
         async with aclosing(self._open(opened_before, old=True)) as pages:
             async for page in pages:
                 if place is not None:
-                    # The outbox knows a closing frame by the place of the requesting one: later it could not tell
+                    # The outbox identifies a closing frame by the place of the requesting one. Later it could not tell
                     # which of these are closed.
                     page = [one for one in page if _place(one) == place]
                     if not page:
@@ -126,8 +126,8 @@ def _place(work: UnclaimedWork) -> tuple[int, int]:
 
 
 async def _not_closed(connection: Connection, work: Sequence[UnclaimedWork]) -> list[UnclaimedWork]:
-    """Returns the work that may be closed by a frame: without the work that the outbox requests, and without work that
-    already has a stored closing frame, since publishing that again would change nothing."""
+    """Returns the work that a frame may close: without work that the outbox requests, and without work that already has
+    a stored closing frame, since publishing that again would change nothing."""
     ids = {(one.effect.context_id, closing_id(one.effect)): one for one in work if not one.is_requested}
     stored = await frame_ids.payloads(connection, ids)
     return [one for key, one in ids.items() if key not in stored]

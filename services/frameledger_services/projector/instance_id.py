@@ -2,8 +2,8 @@
 
 Kafka gives a static member's partitions at once to the next process with its id, without waiting for the session
 timeout of a killed one. If the former process is alive, it joins again and takes them back: the two would replace each
-other for ever. So each checks, before it joins and before it takes partitions over, whether another process with its id
-owns partitions and has a session on the database. That process continues.
+other for ever. So each process checks, before it joins and before it takes partitions over, whether another one with
+its id owns partitions and has a session on the database. If so, that one continues.
 """
 
 from __future__ import annotations

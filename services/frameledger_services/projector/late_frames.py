@@ -1,9 +1,9 @@
 """Recognises frames that arrive after an erasure and belong to an erased life (RA5.lives). The projector leaves them
 out.
 
-Audits apply the same rule. If the state at a frame is known they apply it like the projector; otherwise they apply it
-with the state at the beginning of the life, when no run and no call of it was known. So they leave out every frame that
-the projector left out, and perhaps others.
+Audits apply the same rule. With the state at a frame they decide like the projector; without it they use the state at
+the beginning of the life, which has no runs and no calls. So they leave out every frame that the projector left out,
+and perhaps others.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def is_late(state: State, erased_at: datetime | None, logged: LoggedFrame) -> bo
 
 
 def is_late_whatever_is_known(state: State, erased_at: datetime | None, logged: LoggedFrame) -> bool:
-    """The same for a state that may not know the newest runs and calls of the life, such as that of a parked
+    """The same for a state that may not have the newest runs and calls of the life, such as that of a parked
     conversation. True only for frames that are late by their own content or by the time of their record.
 
-    Others are stored as parked. When they are folded, frames about a run or a call of the erased life are ignored.
+    Other frames are stored as parked. When they are folded, those about a run or a call of the erased life are ignored.
     """
     if state.erased is None or isinstance(logged.frame, LLMContextEraseFrame):
         return False
@@ -39,7 +39,8 @@ def is_late_whatever_is_known(state: State, erased_at: datetime | None, logged: 
 
 
 def may_be_late(begins: Beginning, logged: LoggedFrame) -> bool:
-    """Whether a frame may have been left out in the life with this beginning, if nothing else of that life is known."""
+    """Whether a frame may have been left out in the life with this beginning, when nothing else about that life is
+    available."""
     state = beginning(ContextId(begins.context_id), Version(begins.version))
     return is_late(state, begins.at, logged)
 

@@ -1,4 +1,4 @@
-"""Checks that the log of a partition is still the one that was stored, by its ends and the last stored record."""
+"""Checks by its ends and the last stored record that the log of a partition is still the one that was stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from frameledger.record import Record
 from frameledger_services.store.projections import StoredPosition
 
 Symptom = Literal["fine", "shorter", "expired", "another_record"]
-"""The state of a log: `fine`; or it ends before the next offset, begins after it, or has another record at the last
+"""The state of a log: `fine`, or it ends before the next offset, begins after it, or has another record at the last
 stored offset."""
 
 REMEDY = (
@@ -22,7 +22,7 @@ REMEDY = (
 
 
 class LogChangedError(ConfigurationError):
-    """The log is not the one that was projected: records are missing or others. Nothing is skipped.
+    """The log is not the one that was projected: records are missing or differ. Nothing is skipped.
 
     Remedy: Run `frameledger recover`, which shows what is missing; with `--apply` it continues in a new generation.
     """

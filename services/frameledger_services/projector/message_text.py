@@ -1,4 +1,4 @@
-"""The readable text of a message: views show this text and its speaker, and never look into the message's JSON."""
+"""The readable text of a message: views show this text and its speaker, and never read the message's JSON."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def readable(message: Any) -> tuple[str | None, str | None]:
 
 
 def text_of_content(content: Any, names: tuple[str, ...] = ("text",)) -> str | None:
-    """Returns the text of a message's content; that of a part is under the first of these names that it has. Returns
-    None without text, and for content of an unknown form."""
+    """Returns the text of a message's content, with the text of a part under the first of these names that it has.
+    Returns None if there is no text, and for content of an unknown form."""
     if isinstance(content, str):
         return clean(content)
     if not isinstance(content, list):
@@ -36,7 +36,7 @@ def text_of_content(content: Any, names: tuple[str, ...] = ("text",)) -> str | N
 
 def _text_of_item(item: dict[str, Any]) -> str | None:
     """Returns the text of a message in a provider's own form, by the fields of OpenAI's items: a message's text, a call
-    with its arguments, its output, or the summary of a reasoning."""
+    with its arguments, a call's output, or the summary of a reasoning item."""
     if isinstance(text := item.get("text"), str):
         return clean(text)
     match item.get("type"):

@@ -24,7 +24,7 @@ clock = time.perf_counter
 
 
 class ProjectorMetrics:
-    """Created once per process; outlives the sessions of the service."""
+    """Metrics that are created once per process and outlive the sessions of the service."""
 
     def __init__(self, metrics: Metrics = NO_METRICS) -> None:
         self._metrics = metrics
@@ -44,7 +44,7 @@ class ProjectorMetrics:
         self._sent = {
             kind: metrics.counter(listed.OUTBOX_SENT, kind) for kind in listed.OUTBOX_SENT.labels[0].values
         }
-        # Their series are created at the first event: most never occur.
+        # Their series are created at the first event, since most never occur.
         metrics.declare(
             listed.PROJECTOR_FRAMES, listed.PROJECTOR_REJECTED, listed.RUNS_REQUESTED, listed.RUNS
         )
@@ -118,7 +118,8 @@ class _Lag:
     """The lag of the partitions, computed at each scrape.
 
     The lag in seconds is measured between scrapes: records that were on the log at an earlier scrape and are not stored
-    yet have waited at least since then."""
+    yet have waited at least since then.
+    """
 
     def __init__(self, topic: str, owned: OwnedPartitions) -> None:
         self._topic = topic

@@ -1,8 +1,8 @@
 """Sends NOTIFY with the next offsets of partitions and the changed conversations, after the commit of a batch.
 
-What is notified is on disk: NOTIFY is a transaction, whose commit flushes all commits before it. Listeners do not rely
-on it: they also poll. So nothing is lost if the process dies before it; commits that were not flushed by then are
-flushed by PostgreSQL's WAL writer within 0.6 s (three times `wal_writer_delay`).
+What is notified is on disk: NOTIFY is a transaction, and its commit flushes all earlier commits. Listeners do not
+depend on it, because they also poll. So nothing is lost if the process dies before NOTIFY; PostgreSQL's WAL writer
+flushes the commits within 0.6 s (three times `wal_writer_delay`).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from frameledger_services.projector.metrics import ProjectorMetrics, clock
 from frameledger_services.store import progress_channel
 
 INTERVAL_SECONDS = 0.01
-"""In a backlog there is one notification per interval for all partitions. One for each batch took a fifteenth of the
-total CPU time from publish to SQL, since it wakes every listener."""
+"""In a backlog there is one notification per interval for all partitions. One per batch took a fifteenth of the total
+CPU time from publish to SQL, since it wakes every listener."""
 
 WARNING_INTERVAL_SECONDS = 60.0
-"""At most one warning per interval that notifications fail."""
+"""At most one warning per interval says that notifications fail."""
 
 _log = logs.get_logger("projector")
 
 
 class Notifier:
-    """Notifies in the background, so that no batch waits for it."""
+    """Sends notifications in the background, so that no batch waits for them."""
 
     def __init__(
         self,
@@ -116,5 +116,5 @@ class Notifier:
             "projector.announcement_failed",
             reason=error.diag.message_primary,
             detail=error.diag.message_detail,
-            remedy="a session that listens is idle in a transaction: end it. Until then all look by themselves.",
+            remedy="a session that listens is idle in a transaction: end it. Until then all listeners poll.",
         )

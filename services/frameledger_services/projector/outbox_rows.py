@@ -1,4 +1,4 @@
-"""Makes rows of the outbox from a record: its effects, a forwarded copy, or a dead letter."""
+"""Makes outbox rows from a record: its effects, a forwarded copy, or a dead letter."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from frameledger.record import FIRST_GENERATION
 
 @dataclass(slots=True)
 class OwnedPartition:
-    """A partition that this projector owns, and how far it is stored."""
+    """A partition that this projector owns, and the position up to which it is stored."""
 
     partition: int
     epoch: int
@@ -29,7 +29,7 @@ OwnedPartitions = Mapping[int, OwnedPartition]
 class ProjectorFencedError(FencedError):
     """Another projector has taken over these partitions, or wrote to them. Nothing of the batch was stored.
 
-    Remedy: Drop what is in memory of them. The projector does so by itself, and joins the group again.
+    Remedy: Discard the state of these partitions in memory. The projector does so by itself and joins the group again.
     """
 
     def __init__(self, partitions: set[int]) -> None:

@@ -1,4 +1,5 @@
-"""Partitions that are assigned but not taken over yet. Those whose log does not answer wait, and delay no others."""
+"""Partitions that are assigned but not taken over yet. Those whose log does not answer wait, without delaying
+others."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from frameledger_services import logs, transient
 
 ANSWER_SECONDS = 2.0
 ALONE_ANSWER_SECONDS = 15.0
-"""How long to wait for the logs of partitions that are to be taken over: while others are owned, which are not stored
-meanwhile, and while none is."""
+"""How long to wait for the logs of partitions that are to be taken over: while other partitions are owned, which are
+not stored meanwhile, and while none is."""
 
 LEADER_AGAIN_SECONDS = 2.0
 WAITED_AGAIN_TIMES = 5
-"""After this time the takeover of a partition whose log did not answer is tried again; after up to this many times as
-long if the answer was waited for, so that the other partitions get most of the time."""
+"""The delay before the takeover of a partition whose log did not answer is tried again. If that answer was waited for,
+the delay is up to this many times the wait, so that the other partitions get most of the time."""
 
 _log = logs.get_logger("projector")
 

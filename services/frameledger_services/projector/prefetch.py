@@ -1,6 +1,6 @@
-"""The prefetch buffer: records are decoded while the previous batch is being stored.
+"""The prefetch buffer: decodes records while the previous batch is being stored.
 
-It may be lost at any time: the partition's next owner reads again whatever was not stored.
+Its content may be lost at any time: the partition's next owner reads again whatever was not stored.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from frameledger_services.projector.ownership import OwnedPartitions
 from frameledger_services.projector.watchdog import time_limit
 
 CHUNK_RECORDS = 200
-"""Records of a chunk. Decoding more at once would delay the next batch when the database has answered."""
+"""Number of records in a chunk. Decoding more at once would delay the next batch once the database has answered."""
 
 BACKLOG_RECORDS = 1_000
-"""With this many records in the buffer, more are requested at once: in a backlog throughput matters, not latency."""
+"""At this number of buffered records more are requested at once: in a backlog, throughput matters more than latency."""
 
 MAX_RECORDS = 4_000
 MAX_BYTES = 8 * 1024 * 1024
-"""The limits of the buffer, whichever is reached first. A chunk that was begun below them is finished."""
+"""The limits of the buffer, whichever is reached first. A chunk that was begun below them is completed."""
 
 
 class FetchedRecords(Protocol):
@@ -53,7 +53,8 @@ class RecordChunk:
 class Prefetch:
     """Chunks of partitions that were `owned` when they were fetched, in order.
 
-    Records of a partition that must not be decoded here (`may_decode`) are decoded with their batch: one may crash us.
+    Records of a partition that must not be decoded here (`may_decode`), because one of them may crash the process, are
+    decoded with their batch.
     """
 
     def __init__(
@@ -72,11 +73,11 @@ class Prefetch:
         self._taken = asyncio.Event()
 
     async def receive(self, fetched: Sequence[FetchedRecords]) -> None:
-        """Buffer an answer. Returns when all of it is buffered, and either there is a backlog or a batch was read
+        """Buffer an answer. Returns when all of it is buffered, and either there is a backlog or a batch has been read
         since.
 
         A fetch request takes as long as a fold, and its answer includes what arrives in the meantime. So the batch is
-        sent to the database first, and the broker is asked while the database is busy.
+        sent to the database first, and the broker is queried while the database is busy.
         """
         for chunk in self._read(fetched):
             self._chunks.append(chunk)

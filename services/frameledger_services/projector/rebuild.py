@@ -1,20 +1,20 @@
 """Rebuilds a conversation: replaces its rows by a new fold of its frames, in one transaction, while all services run.
 
 The transaction locks the head: a batch with a frame of this conversation waits, and with it the frames of other
-conversations in the batch and after it. So a long conversation is folded before it is locked, into temporary tables of
-the same transaction; under the lock the rows are compared and replaced (`rebuild_fold`).
+conversations in that batch and after it. So a long conversation is folded before it is locked, into temporary tables of
+the same transaction; under the lock the rows are only compared and replaced (`rebuild_fold`).
 
 At its end the transaction increments `contexts.rebuilt`: a projector that has the old head in memory is then refused,
-loads the new one, and folds its batch again. If the process dies before the commit, nothing has happened. If it dies
-after it, all of it has, and the partition's next owner publishes the rows of the outbox.
+loads the new one, and folds its batch again. If the process dies before the commit, nothing has changed. If it dies
+after it, everything has, and the partition's next owner publishes the rows of the outbox.
 
-Folding again causes no effects. Only work that is open now and was not before is requested if it is recent, and closed
-by a frame if it is old (`stale_work`). Work that is no longer open is stopped by its worker's next heartbeat.
+Folding again causes no effects. Work that is open now and was not before is requested if it is recent, and closed by a
+frame if it is old (`stale_work`). Work that is no longer open is stopped by its worker's next heartbeat.
 
-While the partition's effects are held, because the log may have answers to such work further on, nothing is requested:
-the owner that releases the effects finds the work open (`held_effects`). If they were released during the rebuild,
-before its rows were visible, the work is requested in a second transaction. If the process dies before that, a worker
-that serves the work finds it unclaimed (`claims.unclaimed`), and if none does, the timekeeper closes it.
+While the partition's effects are held, because the log may have later answers to such work, nothing is requested: the
+owner that releases the effects finds the open work (`held_effects`). If they were released during the rebuild, before
+its rows were visible, a second transaction requests the work. If the process dies before that, a worker that serves the
+work finds it unclaimed (`claims.unclaimed`), and without such a worker the timekeeper closes it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TOO_LATE = Closing(
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What a rebuild changed besides rows."""
+    """What a rebuild changed, apart from rows."""
 
     version: int
     settled: int = 0
@@ -88,8 +88,8 @@ async def rebuild(
     Returns None for a conversation that does not exist. `effects` has the topic of each effect; `why` is stored with
     every frame whose outcome changes; a conversation of more frames than `staged_above` is folded before it is locked.
     The connection is the caller's, in autocommit. Raises `DamagedFramesError`, `UnfoldableFrameError`, `NewerHeadError`
-    for a conversation of a newer fold unless `downgrade`, and psycopg's errors; nothing was changed then. A second call
-    changes nothing except `rebuilt`.
+    for a conversation of a newer fold unless `downgrade` is set, and psycopg's errors; nothing was changed then. A
+    second call changes nothing except `rebuilt`.
     """
     async with connection.transaction():
         folding = await fold_aside(connection, context_id, staged_above, failpoint)
@@ -117,7 +117,8 @@ async def rebuild(
         asking = _Asking(connection, frames_topic, effects, context_id, newly_open)
         is_held = await asking.is_held()
         outbox = [] if is_held else await asking.ask(held)
-        # On disk before anything acts on it. Otherwise the commit may be lost, together with any record of the rebuild.
+        # It must be on disk before anything acts on it. Otherwise the commit may be lost, and with it any record of the
+        # rebuild.
         await statements.end(connection, context_id, on_disk=is_held or bool(outbox))
         await failpoint("before commit")
     await failpoint("after commit")
@@ -128,7 +129,7 @@ async def rebuild(
 
 async def _honour_erasure(connection: Connection, context_id: ContextId) -> bool:
     """Honour the newest erasure that an older release stored as a frame of an unknown type, if there is one. Returns
-    whether nothing of the conversation is left. Open work is stopped by its worker's next heartbeat."""
+    whether nothing is left of the conversation. Open work is stopped by its worker's next heartbeat."""
     erasure = await erasures.not_honoured(connection, context_id)
     if erasure is None:
         return False
@@ -152,14 +153,14 @@ class _Asking:
 
     async def is_held(self, *, lock: bool = False) -> bool:
         """Whether there is such work and its partition's effects are held. An imported conversation without a frame on
-        the log has no partition, and so its effects are never held."""
+        the log has no partition, so its effects are never held."""
         partition = await self._partition()
         return partition is not None and await held_effects.is_held(
             self.connection, self.topic, partition, lock=lock
         )
 
     async def ask(self, held: HeldHead) -> list[OutboxRow]:
-        """Write the rows of the outbox, in the caller's transaction, which has locked the conversation."""
+        """Write the outbox rows in the caller's transaction, which has locked the conversation."""
         partition = await self._partition()
         if partition == NO_LOG_PARTITION:
             # The owner of any partition may publish them. Without an owner, a worker finds the work unclaimed.
@@ -196,7 +197,7 @@ class _Asking:
 
 
 def _in_a_place_of_its_own(row: OutboxRow, rebuilt: int) -> OutboxRow:
-    """Returns a row of an imported frame under a unique offset. Its own offset is its version, which rows of other
+    """Returns the row of an imported frame with a unique offset. Its own offset is its version, which rows of other
     conversations share, and perhaps an unpublished row of an earlier rebuild. Publishing a row twice does no harm
     (`relay`)."""
     name = f"{row.context_id}\n{rebuilt}\n{row.offset}\n{row.ordinal}"

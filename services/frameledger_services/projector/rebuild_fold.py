@@ -1,8 +1,8 @@
 """The fold of a rebuild: checks the stored frames of a conversation against their chain, and writes their rows.
 
-The rows replace the stored ones, which the caller has deleted; or they are staged beside these, and replace them at the
-end. With staged rows a long conversation need not be locked while it is folded: its lock is held only while the rows
-are compared and the frames that arrived in the meantime are folded.
+The rows replace the stored ones, which the caller has deleted, or they are staged in other tables and replace them at
+the end. With staged rows a long conversation need not be locked while it is folded, but only while the rows are
+compared and the frames that arrived in the meantime are folded.
 """
 
 from __future__ import annotations
@@ -28,16 +28,15 @@ from frameledger_services.store.rebuild import HeldHead
 from frameledger_services.store.stored_rows import StoredFrameRow
 
 STAGED_ABOVE = 1_000
-"""A conversation of more frames is staged, so that its lock is held no longer than that of a conversation of this
-size."""
+"""A conversation with more frames is staged, so that it is not locked for longer than a conversation of this size."""
 
 MAX_ROUNDS = 10
-"""How often newly arrived frames are folded without the lock. After that, a projector that writes faster than we fold
-has to wait."""
+"""How often newly arrived frames are folded without the lock. After that, a projector that writes faster than this
+folds has to wait."""
 
 
 class DamagedFramesError(RefusedError):
-    """The stored frames of a conversation are not those that its head was made of: a byte differs, or one is missing.
+    """The stored frames of a conversation are not those of its head: a byte differs, or a frame is missing.
 
     Remedy: `frameledger rebuild --from kafka --apply` restores missing rows if Kafka still has them. Nothing was
     changed.
@@ -54,7 +53,7 @@ class RebuildFold:
     def __init__(self, connection: Connection, head: Head, *, staged: bool = False) -> None:
         """`head` is that of `stored_heads.beginning`, and is advanced in place."""
         self.began = head.version, head.chain
-        """The beginning of the conversation's present life. If it changes, this fold is useless."""
+        """The beginning of the conversation's current life. If it changes, this fold is useless."""
 
         self._connection = connection
         self._refold = Refold(head, unknown_again=True)
@@ -90,8 +89,8 @@ class RebuildFold:
             raise DamagedFramesError(head.context_id, head.version + 1, "it is missing")
 
     async def finish(self, held: HeldHead, why: str) -> None:
-        """Replace rows, outcomes and the head, which the caller's transaction has locked. The fold has reached the
-        version of that head. Raises `DamagedFramesError` if it is not the head of these frames."""
+        """Replace rows, outcomes and the head, which the caller's transaction has locked. The fold has to be at the
+        version of that head. Raises `DamagedFramesError` if the head is not that of these frames."""
         head = self._refold.head
         if held.parked_version is None and self._chain != held.chain:
             raise DamagedFramesError(head.context_id, head.version, "its chain is not that of the head")
@@ -122,8 +121,8 @@ class RebuildFold:
 async def fold_aside(
     connection: Connection, context_id: ContextId, staged_above: int, failpoint: Failpoint = failpoints.none
 ) -> RebuildFold | None:
-    """Returns the fold of a conversation of more versions than `staged_above`, nearly up to its newest frame, with its
-    rows staged in the caller's transaction, and without a lock. Returns None for a shorter one, and if it has to be
+    """Returns the fold of a conversation with more versions than `staged_above`, nearly up to its newest frame, with
+    its rows staged in the caller's transaction, and without a lock. Returns None for a shorter one, and if it has to be
     folded under its lock: because the database user may not create temporary tables, or because it was erased.
 
     Raises `DamagedFramesError` and `UnfoldableFrameError`.
@@ -158,7 +157,7 @@ async def fold_aside(
 
 
 async def began(connection: Connection, context_id: ContextId) -> tuple[int, bytes]:
-    """Returns the beginning of a conversation's present life, as in `RebuildFold.began`."""
+    """Returns the beginning of a conversation's current life, as in `RebuildFold.began`."""
     head = await stored_heads.beginning(connection, context_id)
     return head.version, head.chain
 

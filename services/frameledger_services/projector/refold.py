@@ -39,7 +39,7 @@ from frameledger_services.store.stored_rows import StoredFrameRow
 
 
 class Derived(NamedTuple):
-    """The columns of a frame that follow from it and the frames before it: the last fields of `StoredFrameRow`."""
+    """The columns of a frame that are derived from it and the frames before it: the last fields of `StoredFrameRow`."""
 
     produced_at: datetime | None
     type: str
@@ -83,10 +83,10 @@ class Refold:
     def __init__(self, head: Head, *, unknown_again: bool = False, watched: Container[int] = ()) -> None:
         """`head` is that of `stored_heads.beginning`, or a later one to continue from, and is advanced in place.
 
-        A frame that is stored as `unknown` changed nothing when it was folded first, and changes nothing here, even if
-        this release knows its type; with `unknown_again` it is folded by its type if that is known by now. Frames that
-        are stored as `parked` are folded, unless the caller leaves them out. The states at the versions `watched` are
-        kept in `states`.
+        A frame that is stored as `unknown` changed nothing when it was first folded, and changes nothing here, even if
+        this release knows its type; with `unknown_again` it is folded by its type if this release knows it. Frames that
+        are stored as `parked` are folded, unless the caller omits them. The states at the versions `watched` are kept
+        in `states`.
         """
         self.head = head
         self.states: dict[int, State] = {}
@@ -145,7 +145,7 @@ class Refold:
         own_ids.append(frame.id)
         held = before.runs.wanted is not None and before.runs.wanted.held
         if type(folded) in _BRINGS or held:
-            # Held messages may be written by any frame, and are a client's (R7.5).
+            # Any frame may write held messages, and those are a client's (R7.5).
             self._brought.add(stored_frame.version)
         head.state = step.state
         head.version = stored_frame.version

@@ -1,4 +1,4 @@
-"""Tells errors of a value that cannot be stored from errors of the database and from bugs."""
+"""Distinguishes errors of a value that cannot be stored from errors of the database and from bugs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OF_VALUES = (ArithmeticError, MemoryError, RecursionError, TypeError, ValueError
 def is_of_the_values(error: Exception) -> bool:
     """Whether the error comes from a value in a record, which the database refuses or the driver cannot write."""
     if isinstance(error, errors.Error):
-        # Without a SQLSTATE it was psycopg that refused the value.
+        # Without a SQLSTATE psycopg refused the value.
         return transient.is_refused_data(error) or (
             isinstance(error, errors.DataError) and not error.sqlstate
         )

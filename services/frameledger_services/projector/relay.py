@@ -1,7 +1,7 @@
 """The outbox relay: publishes rows of the outbox, right after the commit that wrote them, and deletes them.
 
-If the process dies before a row was published, or between that and the deletion, the row is still there, and the
-partition's next owner publishes it, perhaps a second time. That does no harm: the id of an effect follows from its
+If the process dies before a row is published, or between that and the deletion, the row is still in the outbox, and the
+partition's next owner publishes it, perhaps a second time. That does no harm: the id of an effect is derived from its
 cause, so it is claimed once; a forwarded copy has the id of its original, so it is folded once. So rows need not be
 deleted one by one: those of a short interval are deleted together.
 
@@ -29,7 +29,7 @@ from frameledger_services.store.outbox import OutboxPage, OutboxPlace, OutboxRow
 
 DELETE_AFTER_SECONDS = 0.05
 DELETE_AT_ROWS = 500
-"""Published rows are deleted after this time or at this number, instead of in a transaction for each batch."""
+"""Published rows are deleted after this time or at this number, instead of in one transaction per batch."""
 
 _log = logs.get_logger("projector")
 
@@ -87,8 +87,8 @@ class Relay:
         return destination
 
     async def until_drained(self) -> None:
-        """Publish and delete all rows without further delay, and return then. Rows that their topic refuses, and those
-        of partitions without a leader, stay in the outbox for the next owner."""
+        """Publish and delete all rows without further delay; return when that is done. Rows that their topic refuses,
+        and those of partitions without a leader, stay in the outbox for the next owner."""
         self._hurry = True
         self._wake.set()
         await self._idle.wait()
@@ -152,7 +152,7 @@ class Relay:
         self._sent += (row.place for row in rows)
 
     def _left_in_the_outbox(self) -> set[OutboxPlace]:
-        """Returns the rows that need not be sent any more and are perhaps not deleted yet."""
+        """Returns the rows that need not be sent any more and may not be deleted yet."""
         return {*self._being_deleted, *self._sent}
 
     async def _read(self, page: OutboxPage) -> list[OutboxRow]:
@@ -160,7 +160,7 @@ class Relay:
         corrects them; no other row waits for them."""
         before = self._left_in_the_outbox()
         found, unreadable = await outbox.read(self._connection, page)
-        # The range of a page may have rows of a stalled partition, and these may have been sent while it was read.
+        # The range of a page may include rows of a stalled partition, and these may have been sent while it was read.
         sent = before | self._left_in_the_outbox()
         rows = [row for row in found if row.place not in sent]
         # Perhaps none of them is sent now, and `until_drained` waits only for this page.
@@ -177,7 +177,7 @@ class Relay:
 
     async def _keep_as_dead_letters(self, too_large: Sequence[OutboxRow]) -> None:
         """Keep rows that are too large for their topic in `rejected_frames`. They are deleted with the published ones;
-        if we die before that, the next owner keeps them again, which changes nothing."""
+        if the process dies before that, the next owner keeps them again, which changes nothing."""
         for row in too_large:
             _log.error(
                 "projector.too_large_to_publish",

@@ -19,8 +19,8 @@ from frameledger_services.store import dead_letters, outbox
 from frameledger_services.store.outbox import OutboxRow
 
 WAIT_SECONDS = 8.0
-"""How long a projector waits for acknowledgements. A partition that just lost its leader delays the other rows of its
-topic by this time, once. It is less than `sender.REQUEST_SECONDS`, after which the producer would be replaced."""
+"""How long a projector waits for acknowledgements. A partition that has just lost its leader delays the other rows of
+its topic by this time, once. It is less than `sender.REQUEST_SECONDS`, after which the producer would be replaced."""
 
 _to_topic = attrgetter("to_topic")
 
@@ -52,7 +52,8 @@ class RowSender:
         unsent: list[OutboxRow] = []
         stalled: set[int] = set()
         for row in rows:
-            # If the topic refuses a row for another reason, as before its partitions are known, all of its rows wait.
+            # If the topic refuses a row for another reason, for instance before its partitions are known, all of its
+            # rows wait.
             if failure and (partitions is None or home_partition(row.key or b"", partitions) in stalled):
                 unsent.append(row)
                 continue
@@ -75,8 +76,9 @@ class RowSender:
 
 async def publish_committed(connection: Connection, rows: Sequence[OutboxRow], send: Send) -> str | None:
     """Publish and delete rows that a command wrote to the outbox; those that are too large for their topic become dead
-    letters. Returns None, or the reason for a failure, after which the partition's next owner publishes them. If we die
-    in between, that owner publishes them again, or keeps them as dead letters again, which changes nothing."""
+    letters. Returns None, or the reason for a failure, after which the partition's next owner publishes them. If the
+    process dies in between, that owner publishes them again, or keeps them as dead letters again, which changes
+    nothing."""
     try:
         too_large = await send(rows)
     except (transient.EventLogError, SettingsError) as error:
@@ -92,5 +94,5 @@ def _without_place(rows: Sequence[OutboxRow], error: PublishError) -> list[Outbo
 
 
 def _outgoing(row: OutboxRow) -> Outgoing:
-    # A dead letter may have no key or no value; `rejected_frames` keeps the difference.
+    # A dead letter may have no key or no value; `rejected_frames` records the difference.
     return Outgoing(row.key or b"", row.value or b"", row.headers)

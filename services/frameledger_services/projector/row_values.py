@@ -8,7 +8,7 @@ from functools import lru_cache
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _FIRST, _LAST = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 29, tzinfo=UTC)
-"""A time between these has a year that Python can represent in every time zone; a session reads times in its own."""
+"""Python can represent a time between these in every time zone; a session reads times in its own."""
 
 _FIRST_MS, _LAST_MS = (int((one - _EPOCH) / timedelta(milliseconds=1)) for one in (_FIRST, _LAST))
 
@@ -26,8 +26,8 @@ def is_storable(time: datetime) -> bool:
 
 
 def time_of(written: object) -> datetime | None:
-    """Parse a time of a publisher. Returns None for text that is not a time, a time without an offset, and one
-    before `_FIRST` or after `_LAST`."""
+    """Parse a time of a publisher. Returns None for text that is not a time, for a time without a UTC offset, and for
+    one before `_FIRST` or after `_LAST`."""
     if not isinstance(written, str):
         return None
     try:

@@ -41,7 +41,7 @@ class FrameRow(NamedTuple):
 
 @dataclass(slots=True)
 class MessageRow:
-    """A row of `messages`. `inherits` says that its `run_id` is that of the row it replaces, written earlier."""
+    """A row of `messages`. With `inherits` its `run_id` is that of the row it replaces, which was written earlier."""
 
     context_id: str
     era: int
@@ -91,10 +91,10 @@ class Rows:
     outbox: list[OutboxRow] = field(default_factory=list)
     rejections: list[DeadLetterRow] = field(default_factory=list)
     late: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Number of frames of erased lives that were left out, by context and the version of the erasure."""
+    """Number of frames of erased lives that were left out, by context and version of the erasure."""
 
     erasures: dict[str, Erasure] = field(default_factory=dict)
-    """The erasures to perform once these rows are written, by context; they delete some of these rows too. Rows of the
+    """The erasures to perform once these rows are written, by context; they also delete some of these rows. Rows of the
     next life are in another `Rows`."""
 
     _newest: dict[tuple[str, int, int], MessageRow] = field(default_factory=dict)

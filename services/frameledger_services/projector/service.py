@@ -1,4 +1,4 @@
-"""The projector as a service: its connections and tasks, started again after transient errors.
+"""The projector as a service: its connections and tasks, which are restarted after transient errors.
 
 `GroupMember` does the work.
 """
@@ -45,8 +45,8 @@ DRAIN_SECONDS = 10.0
 
 SESSION = {
     **database.UNLIMITED,
-    # Whoever gives up waiting for a row begins anew, and leaves its group: then all projectors stand still, and again
-    # as long as the row is locked. A new owner does not wait for a frozen one (`takeover`).
+    # If a statement gave up waiting for a row, the projector would start again and leave its group: then all projectors
+    # stop, and again for as long as the row is locked. A new owner does not wait for a frozen one (`takeover`).
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "10s",
     # The server's counterpart of `database.KERNEL`: until it ends, the session of a lost machine counts as alive.
@@ -77,7 +77,7 @@ async def serve(
     """Project until `stopping` is set. After transient errors of broker and database, which are logged, it tries again.
 
     Raises errors that waiting does not solve: `SchemaError`, `LogChangedError`, `TopicChangedError`, and, the second
-    time, `DuplicateInstanceError`.
+    time it occurs, `DuplicateInstanceError`.
     """
     place = f"{socket.gethostname()}/{os.getpid()}/{token_hex(4)}"
     instance = instance_id.Instance(place, settings.projector_instance_id)
@@ -104,7 +104,7 @@ async def _project_or_raise_one(
     failpoint: Failpoint,
     metrics: ProjectorMetrics,
 ) -> None:
-    """Project. An error that ends the process is raised by itself, and not within an exception group."""
+    """Project. An error that ends the process is raised by itself and not within an exception group."""
     try:
         await _project(settings, instance, stopping, failpoint, metrics)
     except BaseExceptionGroup as errors:
@@ -126,7 +126,8 @@ async def _project(
         connections = await _connections(settings, stack)
         frames = await _checked_topic(settings, connections.batches)
         topics = _topics(settings, frames)
-        # The forwarding producer has to use the same number of partitions as the check that a record is at home.
+        # The forwarding producer has to use the same number of partitions as the check that a record is in its
+        # partition.
         producer = await stack.enter_async_context(Producer(settings, name=NAME, topics=[frames]))
         log = await stack.enter_async_context(open_probe(settings, topics.frames))
         client = consumer(
@@ -147,8 +148,8 @@ async def _project(
         feed = Feed(client, topics.frames, [log.cluster])
         member = GroupMember(client, feed, commits, relay, notifier, log, instance, metrics)
         client.subscribe([topics.frames], listener=member)
-        # At the end these run in reverse order: the notes of attempts are cleared before another member gets the
-        # partitions. A client that could not start has tasks and connections too.
+        # At the end these run in reverse order: the attempts are cleared before another member gets the partitions. A
+        # client that could not start has tasks and connections too.
         stack.push_async_callback(lambda: closed(client.stop()))
         if not await join_group(client, stopping):
             return
@@ -163,7 +164,7 @@ class _Connections:
     batches: Connection
     relay: Connection
     notifier: Connection
-    """A separate one: a NOTIFY waits for all others."""
+    """A separate connection, because a NOTIFY waits for all earlier ones."""
 
 
 async def _connections(settings: Settings, stack: AsyncExitStack) -> _Connections:
@@ -181,7 +182,7 @@ async def _connections(settings: Settings, stack: AsyncExitStack) -> _Connection
 
 async def _checked_topic(settings: Settings, connection: Connection) -> TopicDescription:
     """Returns the topic of frames. Raises `SchemaError` for the database of another release, and `TopicChangedError`
-    for one that was filled from another topic."""
+    for a database that was filled from another topic."""
     await schema.check(connection)
     description = await topic_identity.describe(settings, TopicNames(settings.topic_prefix).frames)
     async with connection.transaction():

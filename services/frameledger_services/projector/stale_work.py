@@ -16,7 +16,7 @@ from frameledger_services.store.held_effects import UnclaimedWork
 from frameledger_services.store.outbox import OutboxRow
 
 MAX_AGE = timedelta(minutes=5)
-"""Unclaimed work that was requested longer ago than this is no longer begun."""
+"""Unclaimed work that was requested longer ago than this is not started any more."""
 
 CLOSING_IDS = UUID("5d8e2f0b-94c7-5a16-b3e0-7c41a96f2d18")
 """The namespace of the ids of frames that close old work. It never changes: stored ids were derived from it."""
@@ -46,7 +46,7 @@ def open_work_rows(
     last: OutboxRow | None = None,
 ) -> Iterator[OutboxRow]:
     """Yields the rows that request open work of a partition, or close it if `closing` is given. `effects` has the topic
-    of each effect. The work is in the order of its places, and follows the row `last`, whose place it may share."""
+    of each effect. The work is in the order of its places, after the row `last`, whose place it may share."""
     for item in work:
         place, effect = LogPosition(topic, partition, item.offset, item.generation), item.effect
         ordinal = (
@@ -64,8 +64,7 @@ def open_work_rows(
 def closing_row(
     effect: RunInference | CallFunction, cause: LogPosition, ordinal: int, closing: Closing
 ) -> OutboxRow:
-    """Returns the frame that closes the work of an old effect, as a row of the outbox: its cause is that of the
-    effect."""
+    """Returns the frame that closes the work of an old effect, as an outbox row. Its cause is that of the effect."""
     frame_id = str(closing_id(effect))
     frame: ErrorFrame | FunctionCallCancelFrame
     if isinstance(effect, RunInference):

@@ -2,9 +2,10 @@
 row of another partition waits for them.
 
 A partition of a topic stalls when a broker does not acknowledge a row for it in time. From then on `destination` leaves
-its rows here, as pages of places, until all of them are sent. A pass over the pages sends each page without the rows of
-partitions that stalled again on an earlier page of the pass. So a pass waits for each partition at most once, does not
-even read a page that has only such rows, and has one page in memory. The rest of a page is tried in the next pass.
+its rows here, as pages of outbox positions, until all of them are sent. A pass over the pages sends each page without
+the rows of partitions that stalled again on an earlier page of the pass. So a pass waits for each partition at most
+once, does not even read a page that has only such rows, and has one page in memory. The rest of a page is tried in the
+next pass.
 
 | the process dies | what the next owner finds |
 | --- | --- |
@@ -62,14 +63,14 @@ class StalledPartitions:
         self._send = send
         self._read = read
         self._pages = OutboxPages()
-        # The partitions of all pages, and perhaps more until a pass ends.
+        # The partitions of all pages, and possibly others until a pass ends.
         self._stalled: frozenset[int] = frozenset()
         self._wake = asyncio.Event()
         self.partitions = 1
         """The topic's number of partitions, known once the first row is added."""
 
     def has_partition_of(self, row: OutboxRow) -> bool:
-        """Whether the row has to be added here, since earlier ones of its partition may be here."""
+        """Whether the row has to be added here because earlier ones of its partition may be here."""
         return bool(self._stalled) and self._partition(row) in self._stalled
 
     def add(self, row: OutboxRow) -> None:

@@ -141,7 +141,7 @@ class _Writing:
                 assert_never(change)
 
     def notice(self) -> None:
-        """Write what follows from no change: the first text of an attempt, an error that closed nothing, a dropped run,
+        """Write what no change describes: the first text of an attempt, an error that closed nothing, a dropped run,
         and an answer that belongs to no run."""
         before, after = self.before, self.after
         if _counted(before) is not None or _counted(after) is not None:
@@ -189,7 +189,7 @@ class _Writing:
     def _note_origin(self, frame: LLMContextFrame) -> None:
         """Keep the origin of the context if the frame names one (RA5.origin)."""
         if (origin := frame.forked_from) is not None:
-            # Without fields that a program of another release may have added: views read these three.
+            # Without fields that a program of another release may have added: views read only these three.
             forked_from = {"context_id": origin.context_id, "version": origin.version, "chain": origin.chain}
             self.head.origin = to_json(forked_from)
         if "experiment" in frame.metadata:

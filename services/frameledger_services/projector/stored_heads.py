@@ -32,8 +32,8 @@ async def load(
 ) -> dict[str, Head]:
     """Returns the heads of these conversations, read in one query, and new heads for those that are not stored.
 
-    Those that an older release folded, and that have at most `max_frames`, are rebuilt first. A conversation whose head
-    is damaged, or cannot be brought up to date, is parked, and the others continue. Raises `NewerHeadError`.
+    Conversations that an older release folded, and that have at most `max_frames`, are rebuilt first. A conversation
+    whose head is damaged, or cannot be brought up to date, is parked, and the others continue. Raises `NewerHeadError`.
     """
     return await extreme_times.read(connection, _load, context_ids, rebuild, max_frames)
 
@@ -74,8 +74,8 @@ async def _load(
 
 
 async def beginning(connection: Connection, context_id: ContextId) -> Head:
-    """Returns the head at the beginning of a conversation's present life: a new one, or that after its latest erasure.
-    Folding the stored frames in order leads to the present head."""
+    """Returns the head at the beginning of a conversation's current life: a new one, or that after its latest erasure.
+    Folding the stored frames in order leads to the current head."""
     return head_after(context_id, (await erasures.beginnings(connection, [context_id])).get(context_id))
 
 
@@ -122,7 +122,7 @@ class RefoldError(RefusedError):
 
 
 def loaded_head(context_id: ContextId, stored_head: StoredHead) -> Head:
-    """Returns a head with its stored state, and the frames after that folded in.
+    """Returns a head with its stored state, and with later frames folded in.
 
     Raises `RefoldError` if a fold fails, `NewerHeadError`, and `StoredStateError` for a state that cannot be read.
     """
@@ -136,7 +136,7 @@ def loaded_head(context_id: ContextId, stored_head: StoredHead) -> Head:
     head = _head(row, state)
     head.folded_by = _folded_by(row, is_older=row["fold_version"] < stored.FOLD_VERSION)
     if row["fold_version"] != stored.FOLD_VERSION and head.parked_version is None:
-        # An older release must not continue from a state that does not know the frames of this one. A column that
+        # An older release must not continue from a state that does not include the frames of this one. A column that
         # merely contradicts its state is written again.
         head.saved_version = None
     try:
@@ -153,7 +153,7 @@ def loaded_head(context_id: ContextId, stored_head: StoredHead) -> Head:
 
 
 def _without_state(row: Mapping[str, Any], beginning: Head) -> Head:
-    """Returns a head whose stored state cannot be read and is not replaced. Its state knows only the beginning of the
+    """Returns a head whose stored state cannot be read and is not replaced. Its state has only the beginning of the
     life."""
     return _head(row, replace(beginning.state, version=Version(row["state_version"])))
 
@@ -231,13 +231,13 @@ def refold(head: Head, frames: Iterable[Unfolded]) -> None:
 
 
 UNKNOWN = decode(b'{"type":"unknown"}')
-"""Folded in place of a frame that was unknown when it was folded first: it changed nothing then, and so changes nothing
+"""Folded in place of a frame that was unknown when it was first folded: it changed nothing then, and so changes nothing
 now, even if its type is known."""
 
 
 class OutcomeChangedError(RefusedError):
-    """Another release folded a frame with another outcome, and stored its rows accordingly: they would not fit a state
-    of this release.
+    """Another release folded a frame with another outcome, and stored its rows accordingly: they would not match a
+    state of this release.
 
     Remedy: Its conversation is parked. `frameledger rebuild --context ... --apply` folds all of it with this release;
     then `frameledger unpark`.
@@ -255,6 +255,6 @@ def _in_words(outcome: str, reason: str | None) -> str:
 
 
 def park(head: Head, error: str) -> None:
-    """From the next frame on, frames are stored and not folded. Nothing happens if it is parked already."""
+    """Store frames from the next one on without folding them. Does nothing if the conversation is already parked."""
     if head.parked_version is None:
         head.park(error.replace("\x00", ""), datetime.now(UTC))

@@ -42,8 +42,8 @@ async def assign(connection: Connection, topic: str, partition: int, owner: str)
                 await topics.reserve(connection, topic)
                 return await projections.assign(connection, topic, partition, owner, ended=ended)
         except errors.LockNotAvailable:
-            # The owner is frozen in the middle of a transaction. Or nothing was read yet, and another process is frozen
-            # that was taking the partition over: then there is no owner, or one that loses nothing.
+            # Either the owner is frozen in the middle of a transaction, or nothing was read yet and another process
+            # froze while it was taking the partition over: then there is no owner, or one that loses nothing.
             ended |= await projections.terminate_owner(connection, topic, partition)
     raise LogChangedError(
         f"{topic}/{partition}: its row in `projections`, or an advisory lock, stays locked by a session that could not "
@@ -64,8 +64,8 @@ async def check_log(connection: Connection, log: LogReader, topic: str, assigned
     owned = OwnedPartition(partition, assigned.epoch, assigned.next_offset, end, assigned.generation)
     if end > assigned.next_offset or assigned.effects_held_until != HELD_UNTIL_KNOWN:
         owned.held_until = end
-    # Done before a record is read. If we die before this, nothing was folded, and the partition stays held for the next
-    # owner.
+    # Before any record is read. If the process dies before this, nothing was folded, and the partition stays held for
+    # the next owner.
     await held_effects.hold(connection, topic, partition, assigned.epoch, owned.held_until)
     if end == assigned.next_offset:
         await projections.reset_crashes(connection, topic, partition, assigned.epoch)

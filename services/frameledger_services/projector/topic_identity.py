@@ -15,7 +15,7 @@ from frameledger_services.store.topics import StoredTopic, TopicChangedError
 
 async def describe(settings: Settings, topic: str) -> TopicDescription:
     """Returns the topic's description. Raises `BrokerError` if it does not exist, is compacted, or has timestamps of
-    publishers, which may have any order, and be out of the database's range."""
+    publishers, which may be in any order and out of the database's range."""
     async with broker.connect(settings) as brokers:
         description = await brokers.topic(topic)
     problem = unreadable(description)
@@ -25,7 +25,7 @@ async def describe(settings: Settings, topic: str) -> TopicDescription:
 
 
 async def pin(connection: Connection, topic: TopicDescription) -> None:
-    """Store the topic's id and number of partitions, unless they are stored already. Raises `TopicChangedError` if they
+    """Store the topic's id and number of partitions, unless they are already stored. Raises `TopicChangedError` if they
     differ, or if the database was filled from a topic with another name.
 
     Runs in the caller's transaction. With a broker without topic ids, only the number of partitions is compared.
@@ -37,8 +37,8 @@ async def pin(connection: Connection, topic: TopicDescription) -> None:
 
 
 async def difference(connection: Connection, topic: TopicDescription) -> str | None:
-    """Returns a sentence that says how the topic differs from the one that filled the database, or None if it does
-    not."""
+    """Returns a sentence that describes how the topic differs from the one that filled the database, or None if it does
+    not differ."""
     other = await topics.other_topic(connection, topic.name)
     if other is not None:
         return other

@@ -1,11 +1,11 @@
-"""Finds records that cannot be stored in their batch, parks their conversations or keeps them as dead letters, and
-stores all others.
+"""Finds the records of a batch that cannot be stored, parks their conversations or makes them dead letters, and stores
+all others.
 
 | obstacle in a batch | consequence |
 | --- | --- |
-| an id that may be stored already | the batch is stored with the stored ids known, which finds duplicates |
+| an id that may be stored already | the batch is stored with the stored ids loaded, which reveals duplicates |
 | a frame that makes the fold raise | its conversation is parked: it stores this frame and all later ones unfolded |
-| a value that the database or the driver refuses | the batch is halved until its record is found; then the same |
+| a value that the database or the driver refuses | the batch is halved until its record is found; then as above |
 
 A record that cannot be stored unfolded either, or has no conversation in its partition, becomes a dead letter. Each
 part of a batch is a commit of its own. If the process dies between two parts, the partition's next owner reads the rest
@@ -41,8 +41,8 @@ class UnstorableRecords:
         next_offsets: Mapping[int, int],
         stored_ids: StoredIds | None = None,
     ) -> list[OutboxRow]:
-        """Store a batch whole if possible, else in parts. Without `stored_ids` the fast path is tried first, which does
-        not query for duplicates; a repeated id leads to the slow path."""
+        """Store a batch as a whole if possible, otherwise in parts. Without `stored_ids` the fast path is tried first,
+        which does not query for duplicates; a repeated id leads to the slow path."""
         try:
             return await self._commits.commit(batch, owned, next_offsets, stored_ids)
         except UnfoldableError as error:

@@ -1,4 +1,4 @@
-"""Writes the rows and heads of a batch, by a statement for each table or one for all."""
+"""Writes the rows and heads of a batch, with one statement per table or one for all."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ STATE_EVERY_FRAMES = 16
 with every batch took a tenth of the time of a small batch."""
 
 SMALL_TEXT = 4_096
-"""A state with open text of more characters is stored when the text has doubled, and after one frame for each
-`CHARACTERS_PER_FRAME` of them: what a frame costs, and how many frames are folded again, is bounded either way."""
+"""A state with more characters of open text is stored when the text has doubled, and after one frame per
+`CHARACTERS_PER_FRAME` of them. This bounds both the cost of a frame and the number of frames that are folded again."""
 
 CHARACTERS_PER_FRAME = 64
 
 UNSAVED_BYTES = 64 * 1024
-"""A state is also stored when the frames since have so many bytes, such as those of images, or as many as the stored
+"""A state is also stored when the frames since then have this many bytes, as with images, or as many as the stored
 state. A batch may load thousands of heads, and the frames of all of them at once."""
 
 _FRAMES = FrameRow._fields
@@ -61,12 +61,12 @@ _values_of_message = attrgetter(*_MESSAGES)
 
 
 async def write(connection: Connection, rows: Rows, changed: Iterable[Head], *, by_copy: bool = True) -> None:
-    """Write a batch in the caller's transaction: the fastest way for many rows. Without `by_copy` each statement is
-    one that PostgreSQL finishes by itself (`store.batch.insert_values`).
+    """Write a batch in the caller's transaction: the fastest way for many rows. Without `by_copy`, PostgreSQL can
+    finish each statement by itself (`store.batch.insert_values`).
 
     Raises `StaleHeadError` and psycopg's errors; the transaction has to be rolled back then.
     """
-    # First, as a rebuild locks a conversation's head before its other rows: the two never wait for each other.
+    # First, because a rebuild also locks a conversation's head before its other rows: the two never deadlock.
     for statement in _head_writes(changed):
         await _execute(connection, statement, by_copy=by_copy)
     said_by = await statements.end_messages(connection, rows.ended)
@@ -86,8 +86,8 @@ async def stage(connection: Connection, rows: Rows) -> None:
 
 
 async def write_parts(connection: Connection, parts: Sequence[Rows], changed: Iterable[Head]) -> None:
-    """Write a batch in the caller's transaction, in which conversations may be erased: the rows before an erasure,
-    what it deletes, of these rows too, and the rows after it.
+    """Write a batch in the caller's transaction in which conversations may be erased: the rows before an erasure, then
+    the deletion, which includes some of these rows, then the rows after it.
 
     Raises `StaleHeadError` and psycopg's errors; the transaction has to be rolled back then.
     """
@@ -106,7 +106,7 @@ async def write_parts(connection: Connection, parts: Sequence[Rows], changed: It
 
 
 def _inherit(messages: Iterable[MessageRow], said_by: Mapping[tuple[str, int, int], str | None]) -> None:
-    """A message that replaces one was said by the same run."""
+    """Give a message that replaces another one the run of that message."""
     for row in messages:
         if row.inherits:
             row.run_id = said_by.get((row.context_id, row.era, row.position))
@@ -130,8 +130,8 @@ async def write_single_statement(
 ) -> set[int]:
     """Write a batch and advance its partitions, in one statement that commits: the fastest way for few rows.
 
-    Returns the partitions that are still ours; unless those are all, nothing was written. It is on disk on return if
-    anything acts on it; see `commits`.
+    Returns the partitions that are still ours; if one is missing, nothing was written. If anything acts on the batch,
+    it is on disk on return; see `commits`.
     """
     # The statement itself changes the heads first, since its answer depends on them.
     writes = [*_writes(rows, rows.messages()), *_head_writes(changed)]
@@ -140,8 +140,8 @@ async def write_single_statement(
 
 
 def _writes(rows: Rows, messages: Sequence[MessageRow]) -> Iterator[Insert | Update]:
-    """Yields the writes but those of heads, in an order in which concurrent batches do not deadlock. Messages are ended
-    before."""
+    """Yields all writes except those of heads, in an order in which concurrent batches do not deadlock. Messages are
+    ended before."""
     # Each is checked: a small batch has few of them.
     if rows.frames:
         yield Insert(tables.frames, _FRAMES, rows.frames)
@@ -252,7 +252,7 @@ def state_columns(state: State) -> dict[str, Any]:
 
 
 _HEAD = frozenset({*heads.ATTRIBUTES, *state_columns(State(ContextId("")))})
-"""The columns of `contexts` that every batch writes of each head that it changed, unless that is parked."""
+"""The columns of `contexts` that every batch writes for each changed head, unless it is parked."""
 
 
 def _is_due(head: Head, text: int) -> bool:
