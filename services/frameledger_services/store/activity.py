@@ -1,4 +1,4 @@
-"""The current activity of the installation: what finished recently, what is in progress, and what failed.
+"""The current activity of the installation: work that finished recently, is in progress, or failed.
 
 Each function runs one statement on the caller's connection and changes nothing. They read only partial indexes of open
 work, or the runs and calls of the last hour.
@@ -46,12 +46,12 @@ class InProgress:
 
     status: str
     seconds: float
-    """Since it was requested."""
+    """The time since it was requested."""
 
     worker: str | None
     context_id: str
     version: int
-    """That of the frame that requested it."""
+    """The version of the frame that requested it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class WentWrong:
     error: str | None
     context_id: str
     version: int
-    """That of the frame that ended it, or else requested it."""
+    """The version of the frame that ended it, or else requested it."""
 
 
 async def finished(connection: Connection, seconds: int) -> Finished:

@@ -1,6 +1,6 @@
-"""A client's stored request for an answer: when and with which settings it was made, and how far its answer goes.
+"""A client's stored request for an answer: when and with which settings it was made, and where its answer ends.
 
-That is all that a process needs that has never seen the request and has to return its answer.
+A process that has never seen the request needs no more than this to return its answer.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ RESPONSE = "response"
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRequest:
-    """A frame by which a client requested an answer, and how far that answer goes."""
+    """A frame by which a client requested an answer, and the end of that answer."""
 
     version: int
     logged_at: datetime
     noted: Mapping[str, Any]
-    """What was noted of the request, as a request for a response."""
+    """The recorded details of the request, as a request for a response."""
 
     opened_version: int | None
-    """The version that announced the call, if the frame is the result of one."""
+    """If the frame is the result of a call: the version that announced the call."""
 
     next_version: int | None
-    """The version of the next question; None if nobody has asked since."""
+    """The version of the next question; None if there is none yet."""
 
     until: int | None
     """The version of the first frame after the end of this answer that may concern another answer: the next question,
-    or an interruption of nothing. None if there is none."""
+    or an interruption while nothing is in progress. None if there is none."""
 
     settings: Mapping[str, Any]
-    """Those of the conversation when it was asked."""
+    """The settings of the conversation at the time of the request."""
 
     tools: Sequence[Mapping[str, Any]]
 
     @property
     def since(self) -> int:
-        """The version from which on calls were announced that the answer may leave to its client."""
+        """The first version at which calls were announced that the answer may leave to its client."""
         return self.version if self.opened_version is None else self.opened_version
 
 
@@ -64,25 +64,25 @@ class LatestRequest:
     """The newest frame by which a client requested an answer."""
 
     noted: Mapping[str, Any]
-    """What was noted of the request, as a request for a response."""
+    """The recorded details of the request, as a request for a response."""
 
     settings: Mapping[str, Any]
-    """Those of the conversation when it was asked."""
+    """The settings of the conversation at the time of the request."""
 
 
 async def answered_request(
     connection: Connection, context_id: str, version: int, earliest: int = 0
 ) -> AnsweredRequest | None:
-    """Returns the newest request at this version or before it, but not before `earliest`; None if there is none. Reads
-    the conversation's frames backwards, and those of the answer up to the next question."""
+    """Returns the newest request at or before this version and not before `earliest`; None if there is none. Reads the
+    conversation's frames backwards, and the frames of the answer up to the next question."""
     about = {"id": context_id, "version": version, "earliest": earliest}
     cursor = await connection.execute(READ, about | _TYPES)
     return _answered(await cursor.fetchone())
 
 
 async def latest_request(connection: Connection, context_id: str, setting: str) -> LatestRequest | None:
-    """Returns the newest request of a conversation that has this setting now; None if it does not have it, whatever was
-    requested. Reads a few frames, however long ago it was."""
+    """Returns the newest request of a conversation that currently has this setting; None if it does not have the
+    setting. Reads a few frames, however old the request is."""
     cursor = await connection.execute(LATEST, {"id": context_id, "setting": setting})
     row = await cursor.fetchone()
     return (
@@ -124,7 +124,7 @@ async def first_beyond(connection: Connection, context_id: str, version: int) ->
 
 
 def _object(value: Any) -> Mapping[str, Any]:
-    """Returns a mapping as it is, and an empty one for any other value: publishers may write anything."""
+    """Returns a mapping unchanged, and an empty one for any other value: publishers may write anything."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -136,19 +136,20 @@ _ASKS = f"""
     ) AND json_text(later.payload, 'run_llm') = 'true'
     OR later.type = 'FunctionCallResultFrame' AND ({is_marked("later", REQUEST, CLIENT)})
 """
-"""SQL: whether the frame requests an answer, and is not the result of a service's call, which continues one."""
+"""SQL: whether the frame requests an answer. The result of a service's call does not: it continues one."""
 
 _ENDS = f"({_ASKS}) OR later.type IN ('InterruptionFrame', 'ErrorFrame', 'EndFrame', 'CancelFrame')"
 """SQL: whether the frame requests an answer or ends one."""
 
 
 def _first(which: str, version: str) -> str:
-    """Returns the SQL query of the version of the first such frame after that version at which nothing was in progress
-    that had been requested from there on. An input while something is in progress is part of what the model reads next,
-    and so of the same answer: the next answer begins with a question that the gateway would have accepted, when no run
-    and no service's call was in progress. A call that waits for a person may continue to wait meanwhile. The frames are
-    read in order, up to the one that is found: PostgreSQL expects many frames to meet a condition within CASE, and
-    makes no join of it.
+    """Returns an SQL query for the version of the first such frame after that version that arrived while nothing that
+    had been requested since then was in progress.
+
+    An input while something is in progress becomes part of what the model reads next, and so of the same answer. The
+    next answer begins with a question that the gateway would have accepted: no run and no service's call was in
+    progress, although a call may have been waiting for a person. The frames are read in order until one is found:
+    PostgreSQL expects many frames to meet a condition within CASE, and so does not plan a join.
     """
     return f"""(
         SELECT later.version

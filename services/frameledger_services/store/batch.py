@@ -52,7 +52,7 @@ class Update:
 
 
 def insert_of(table: Table, rows: Sequence[Row]) -> Insert:
-    """Returns the insert of rows that may leave columns out, which get their default."""
+    """Returns the insert of rows that may omit columns, which get their default."""
     named = set().union(*rows)
     columns = tuple(str(column.name) for column in table.columns if column.name in named) if rows else ()
     defaults = {column: default_of(table, column) for column in columns}
@@ -67,7 +67,7 @@ async def insert(connection: Connection, rows: Insert) -> None:
 
 async def insert_values(connection: Connection, rows: Insert) -> None:
     """Insert rows by one statement that has all of them as one parameter. Slower than COPY, but PostgreSQL finishes it
-    even if this process stops in the middle, and no lock stays."""
+    even if this process stops in the middle, so no lock remains."""
     if rows.rows:
         kinds = row_parameters.columns_of(rows.table, rows.columns)
         names = ", ".join(f'"{column}"' for column in kinds)
@@ -81,7 +81,7 @@ async def insert_values(connection: Connection, rows: Insert) -> None:
 class StaleHeadError(FencedError):
     """A conversation of a batch changed in the database since it was loaded: it was rebuilt or erased.
 
-    Remedy: None is needed: the projector drops what it has in memory of it, and loads it again.
+    Remedy: None is needed: the projector drops its copy in memory and loads the conversation again.
     """
 
     def __init__(self) -> None:

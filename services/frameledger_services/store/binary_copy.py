@@ -63,7 +63,7 @@ async def copy_in(
                 await copy.write_row(row)
     except asyncio.CancelledError:
         if connection.info.transaction_status == TransactionStatus.ACTIVE:
-            # Cancelled while the statement began, it still waits for rows: no rollback can be sent.
+            # If it is cancelled while the statement begins and still waits for rows, no rollback can be sent.
             await connection.close()
         raise
 

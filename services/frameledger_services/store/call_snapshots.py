@@ -1,4 +1,4 @@
-"""How a call stands at one moment, and whether a frame about it was folded: what a worker knows of its calls."""
+"""The state of a call at one moment, and whether a frame about it was folded: what a worker learns about its calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPEN = NOT_SETTLED | {"waiting"}
 
 
 class FrameOfCall(NamedTuple):
-    """A frame, and the call beside which it is read, if any."""
+    """A frame, and the call that is read with it, if any."""
 
     context_id: str
     frame_id: str
@@ -31,29 +31,29 @@ class Interruption(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallSnapshot:
-    """A frame and its call at one moment: whether the frame was folded, and how the call stands."""
+    """A frame and its call at one moment: whether the frame was folded, and the state of the call."""
 
     asked_at: float
-    """When the read was sent, by `monotonic`: nothing in it is older."""
+    """When the read was sent, by `monotonic`: nothing in the snapshot is older."""
 
     version: int | None = None
-    """Of the frame; None while it is not stored."""
+    """The version of the frame; None while it is not stored."""
 
     outcome: str | None = None
     """Of the frame."""
 
     status: str | None = None
-    """Of the call; None if it is not in the tables."""
+    """The status of the call; None if it is not in the tables."""
 
     worker: str | None = None
     attempt: int | None = None
     safe_to_retry: bool | None = None
     interrupted_version: int | None = None
     claim: str | None = None
-    """The token that the latest start of the call names."""
+    """The claim token in the latest start of the call."""
 
     by_timekeeper: bool = False
-    """Whether the timekeeper started the call, to settle it: nothing ran."""
+    """Whether the timekeeper started the call in order to settle it: nothing ran."""
 
     interrupted_by: UUID | None = None
 
@@ -65,7 +65,7 @@ class CallSnapshot:
 
     @property
     def interruption(self) -> Interruption | None:
-        """The frame that asked for the cancellation of the call."""
+        """The frame that requested the cancellation of the call."""
         version = self.interrupted_version
         return None if version is None else Interruption(version, self.interrupted_by)
 
@@ -81,8 +81,8 @@ class CallSnapshot:
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether a worker that takes the call over has nothing to do: it is settled, was erased, or waits to be
-        answered. One that was interrupted has to be cancelled."""
+        """Whether a worker that takes the call over has nothing to do: it is settled or erased, or waits for an answer.
+        An interrupted call has to be cancelled."""
         if self.status is None:
             return self.erased
         return not self.is_open or (self.status == "waiting" and self.interrupted_version is None)
@@ -96,7 +96,7 @@ class CallSnapshot:
 
 
 async def snapshots(connection: Connection, questions: Sequence[FrameOfCall]) -> list[CallSnapshot]:
-    """Returns the status of each of these frames with its call, in their order, all of one moment."""
+    """Returns the status of each of these frames with its call, in the given order, all at one moment."""
     asked_at = monotonic()
     cursor = await connection.execute(
         """

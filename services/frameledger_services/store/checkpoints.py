@@ -1,6 +1,6 @@
 """Advancing the checkpoints of partitions: one statement that locks their rows, checks their owner, and advances them.
 
-A projector that was fenced finds another epoch or another offset in the row, which is not advanced then.
+For a projector that was fenced the row has another epoch or offset, and is not advanced.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ async def advance(connection: Connection, topic: str, batch: Sequence[Progress])
 
 
 async def still_owned(connection: Connection, topic: str, batch: Sequence[Progress]) -> set[int]:
-    """The partitions of a batch that are as it expects them. A missing one will never be again, because epochs and
-    offsets only rise."""
+    """Returns the partitions of a batch that are in the expected state. A missing partition never will be again,
+    because epochs and offsets only increase."""
     cursor = await connection.execute(
         f"SELECT p.partition FROM {row_parameters.from_item(_PROGRESS)} JOIN projections AS p ON {_EXPECTED}",
         parameters(topic, batch, single=False),
@@ -54,8 +54,8 @@ async def still_owned(connection: Connection, topic: str, batch: Sequence[Progre
 
 @lru_cache(maxsize=2)
 def statement(*, single: bool) -> str:
-    """The statement that advances the partitions that are as expected, and returns them. A row for which it had to wait
-    is checked again."""
+    """Returns the statement that advances the partitions that are in the expected state, and returns them. A row for
+    which it had to wait is checked again."""
     return f"""
         UPDATE projections AS p SET
             next_offset = given.next_offset,
@@ -72,7 +72,7 @@ def statement(*, single: bool) -> str:
 
 
 def parameters(topic: str, batch: Sequence[Progress], *, single: bool) -> list[str | None]:
-    """The parameters of `statement`."""
-    # In the order in which `recovery.seal` locks them too: the two do not wait for each other.
+    """Returns the parameters of `statement`."""
+    # In the order in which `recovery.seal` locks them, so that the two do not deadlock.
     rows = [_values(one) for one in sorted(batch, key=_partition)]
     return [*row_parameters.parameters(_PROGRESS, rows, single=single), topic]

@@ -1,6 +1,6 @@
-"""Calls of functions that a client brought and answers itself (RA5.client), and others that wait.
+"""Calls of functions that a client declared and answers itself (RA5.client), and other calls that wait.
 
-Such a call starts with the frame that dispatches it, and is recognized by that: no other call does.
+Only such a call starts with the frame that dispatches it, which identifies it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ BY_CLIENT = "(started_version = dispatched_version) IS TRUE"
 """SQL: whether a client answers the call; never NULL."""
 
 WAITS_FOR_CLIENT = f"(status = 'waiting' AND {BY_CLIENT})"
-"""SQL: whether the call waits for its client, which may never come back. It is not work for a person."""
+"""SQL: whether the call waits for its client, which may never return. It is not work for a person."""
 
 WAITS_FOR_PERSON = f"(status = 'waiting' AND NOT {BY_CLIENT})"
-"""SQL: whether the call waits for a person. Every count of people's work uses it."""
+"""SQL: whether the call waits for a person. Every count of people's work uses this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class WaitingCall:
     waiting_for: str | None
     waiting_deadline: datetime | None
     by_client: bool
-    """A client answers it, and not a person for a service's function."""
+    """Whether a client answers it, rather than a person for a service's function."""
 
     interrupted: bool
     """Whether it was interrupted, so that its client need not execute it any more."""
@@ -43,7 +43,7 @@ class WaitingCall:
 
 @dataclass(frozen=True, slots=True)
 class OtherCall:
-    """A call that waits, and not for its client."""
+    """A call that waits for a party other than its client."""
 
     function_name: str
     waiting_for: str | None
@@ -51,7 +51,7 @@ class OtherCall:
 
 @dataclass(frozen=True, slots=True)
 class BegunCall:
-    """A call that began to wait for its client with the frame at this version."""
+    """A call that started to wait for its client with the frame at this version."""
 
     version: int
     tool_call_id: str
@@ -71,7 +71,7 @@ class ClientCall:
     interrupted: bool
     settled_version: int | None
     result: Any
-    """None if it has none, or was cancelled."""
+    """None if there is none yet, or the call was cancelled."""
 
 
 async def waiting(connection: Connection, context_id: str) -> list[WaitingCall]:
@@ -91,8 +91,8 @@ async def waiting(connection: Connection, context_id: str) -> list[WaitingCall]:
 
 
 async def begun(connection: Connection, context_id: str, first: int, last: int) -> list[BegunCall]:
-    """Returns the calls that began to wait for their client with a frame from one version to another, in the order in
-    which they did."""
+    """Returns the calls that started to wait for their client with a frame between two versions, in the order of their
+    starts."""
     cursor = await connection.execute(
         f"""
         SELECT started_version, tool_call_id, function_name, arguments::text
@@ -111,7 +111,7 @@ async def begun(connection: Connection, context_id: str, first: int, last: int) 
 async def of_clients(
     connection: Connection, context_id: str, tool_call_ids: Sequence[str]
 ) -> dict[str, ClientCall]:
-    """Returns, by id, those of these calls that a client answers, and the newest one if several have the same id."""
+    """Returns the calls with these ids that a client answers, by id; the newest one if several have the same id."""
     if not tool_call_ids:
         return {}
     return {
@@ -121,20 +121,19 @@ async def of_clients(
 
 
 async def left_since(connection: Connection, context_id: str, version: int) -> list[ClientCall]:
-    """Returns the calls that were announced from that version on, and wait for their client."""
+    """Returns the calls that were announced at this version or later, and wait for their client."""
     return await _calls(connection, context_id, "requested_version >= %s AND status = 'waiting'", version)
 
 
 async def left_at(connection: Connection, context_id: str, version: int, until: int) -> list[ClientCall]:
-    """Returns the calls that were announced between two versions and were still waiting for their client at the
-    second."""
+    """Returns the calls that were announced between two versions and still waited for their client at the second."""
     which = "requested_version >= %s AND requested_version < %s AND (settled_version >= %s) IS NOT FALSE"
     return await _calls(connection, context_id, which, version, until, until)
 
 
 async def others_waiting_since(connection: Connection, context_id: str, version: int) -> list[OtherCall]:
-    """Returns the calls that were announced from that version on, and wait for another party than their client.
-    Background calls are not among them: nothing waits for those."""
+    """Returns the calls that were announced at this version or later, and wait for a party other than their client.
+    Background calls are not included, because nothing waits for them."""
     async with connection.cursor(row_factory=class_row(OtherCall)) as cursor:
         await cursor.execute(
             f"""

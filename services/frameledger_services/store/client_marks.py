@@ -1,6 +1,6 @@
-"""Advisory locks as marks that a process sets for others to see. They end with its session.
+"""Advisory locks as marks that a process sets for other processes to see. They end with its session.
 
-A reader may set them, because nothing is written. Several processes may set the same mark; none waits for another.
+Read-only users may set them, because nothing is written. Several processes may set the same mark; none waits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def remove(connection: Connection, marks: Collection[int]) -> None:
 
 
 async def found(connection: Connection, marks: Collection[int]) -> set[int]:
-    """Returns which of these marks any session has set."""
+    """Returns those of these marks that any session has set."""
     cursor = await connection.execute(
         f"""
         SELECT DISTINCT mark

@@ -31,13 +31,13 @@ class Question:
     version: int
     metadata: Mapping[str, Any]
     answered_version: int | None
-    """The version that announced the call, if the frame is the result of one."""
+    """If the frame is the result of a call: the version that announced the call."""
 
     newest_run: str | None
     """The status of the newest run of its conversation."""
 
     is_newest: bool
-    """No later frame requests an answer."""
+    """Whether no later frame requests an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class AskedRun:
     """The version of the request; the newest version if there was none."""
 
     run_id: str
-    """The client's name for the run, or else ours."""
+    """The client's name for the run, otherwise its id here."""
 
     is_answer: bool = False
-    """The request is the answer of a call, which its events show."""
+    """Whether the request is the answer of a call, which its events show."""
 
     is_mirror: bool = False
-    """Another program keeps the history, so that streamed text and stored messages may differ."""
+    """Whether another program keeps the history, so that streamed text and stored messages may differ."""
 
     by_client: bool = True
     """Whether a client of AG-UI requested it. Otherwise it continues whether or not a client follows it."""
@@ -85,7 +85,8 @@ async def asked_by(
 
 
 async def last_question(connection: Connection, context_id: str) -> Question | None:
-    """Returns the latest request for an answer; None if there is none. Reads a few frames, however long ago it was."""
+    """Returns the latest request for an answer; None if there is none. Reads a few frames, however old the request
+    is."""
     cursor = await connection.execute(LAST_QUESTION, {"id": context_id})
     return _read(await cursor.fetchone())
 

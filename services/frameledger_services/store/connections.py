@@ -1,4 +1,4 @@
-"""A few connections to the database, for reading; made when they are needed and used again."""
+"""A few connections to the database, for reading; opened when they are needed, and reused."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ MAX_CONNECTIONS = 4
 READ_SECONDS = 30.0
 
 SESSION = {"jit": "off"}
-"""Settings of the sessions. Reads take some milliseconds, and compiling a statement takes hundreds; PostgreSQL would
+"""Settings of the sessions. Reads take some milliseconds, and compiling a statement takes hundreds. PostgreSQL would
 compile a statement whose cost it overestimates, such as the one for many followers, at each tick."""
 
 LONG_SESSION = {**SESSION, **database.UNLIMITED}
-"""Settings of a session that reads all conversations, or a whole one, as a root, a proof or an export does."""
+"""Settings of a session that reads all conversations, or a whole one, as for a root, a proof or an export."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 class DatabaseError(FrameledgerError):
-    """The database does not answer, or returns an error. The message says which database, and what it said.
+    """The database does not answer, or returns an error. The message names the database and contains its error.
 
     Remedy: `DatabaseUnavailableError`: try again. `DatabaseRefusedError`: see there.
     """
@@ -56,12 +56,12 @@ class DatabaseRefusedError(DatabaseError, ConfigurationError):
 
 
 def has_no_answer(error: psycopg.Error) -> bool:
-    """Returns whether libpq said this and not a server: there is no server, or it does not let us in."""
+    """Returns whether this error is libpq's and not the server's: there is no server, or it refuses the connection."""
     return isinstance(error, psycopg.OperationalError) and error.sqlstate is None
 
 
 def failure(what: str, error: psycopg.Error) -> DatabaseError:
-    """Returns the `DatabaseError` for one of psycopg: `what` failed, and why."""
+    """Returns the `DatabaseError` for an error of psycopg. `what` is the operation that failed."""
     # Imported on failure: it imports aiokafka, and a command that only reads starts without that.
     from frameledger_services import transient
 
@@ -85,9 +85,9 @@ class Connections:
         free_within: float | None = None,
         role: Role = "frameledger_reader",
     ) -> None:
-        """`name` is the connections' `application_name`, `most` how many there are at once, and `within` the seconds
-        that a read may take, the wait for a free connection included: `READ_SECONDS` if it is not given. Of these it
-        waits no more than `free_within` for a free connection. `role` is what its user needs for the rest of its
+        """`name` is the connections' `application_name`, `most` their maximum number, and `within` the seconds that a
+        read may take, including the wait for a free connection (default: `READ_SECONDS`). It waits at most
+        `free_within` of these for a free connection. `role` names the permissions that its user needs for its other
         work."""
         self._settings = settings
         self._connect = partial(connect, settings, name, role)
@@ -105,8 +105,8 @@ class Connections:
     ) -> _T:
         """Returns what `function` reads with a connection. It is called again if a connection turns out to be dead.
 
-        Raises `DatabaseUnavailableError`, also when it took too long, `DatabaseRefusedError`, and `schema.SchemaError`
-        for a database of another release.
+        Raises `DatabaseUnavailableError`, also if the read took too long, `DatabaseRefusedError`, and
+        `schema.SchemaError` for a database of another release.
         """
         try:
             async with asyncio.timeout(self._within), self._one_of_few():
@@ -116,8 +116,8 @@ class Connections:
                         async with self._connection() as connection:
                             return await extreme_times.read(connection, function, *arguments, **options)
                     except psycopg.OperationalError:
-                        # An idle connection notices only now that the server was restarted or replaced, and the
-                        # other idle ones are no better.
+                        # An idle connection notices only now that the server was restarted or replaced, and the other
+                        # idle ones are in the same state.
                         if not was_idle:
                             raise
                         await self._close_idle()
@@ -130,8 +130,8 @@ class Connections:
             ) from error
 
     async def close(self) -> None:
-        """Close all connections, each one in use as soon as its read has ended. A later `read` opens one and closes it.
-        Safe to call twice."""
+        """Close all connections; one that is in use closes when its read ends. A later `read` opens a connection and
+        closes it. Safe to call twice."""
         self._is_closed = True
         await self._close_idle()
 
@@ -175,8 +175,8 @@ async def connect(
     role: Role = "frameledger_reader",
     session: Mapping[str, str] = SESSION,
 ) -> Connection:
-    """Returns a read-only connection in autocommit to a database whose schema was checked, with these settings of its
-    session. Raises psycopg's errors and `schema.SchemaError`."""
+    """Returns a read-only connection in autocommit to a database whose schema was checked, with these session settings.
+    Raises psycopg's errors and `schema.SchemaError`."""
     connection = await database.connect(settings, name, session, role=role)
     try:
         await schema.check(connection)

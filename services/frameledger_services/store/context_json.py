@@ -1,6 +1,5 @@
-"""Contexts as JSON text, as the database has them: no value in them is parsed or serialized. One statement reads any
-number of them.
-"""
+"""Contexts as JSON text, as the database stores them: their values are neither parsed nor serialized. One statement
+reads any number of contexts."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from frameledger_services.store.contexts import ANSWERS, SHOWN
 
 
 class WantedContext(NamedTuple):
-    """A moment of a conversation: a version, or a time of the broker's, or now."""
+    """A moment of a conversation: a version, a time on the broker's clock, or now."""
 
     context_id: str
     version: int | None = None
@@ -25,10 +24,10 @@ class WantedContext(NamedTuple):
 
 @value
 class ContextHead:
-    """Which contexts a conversation has, and which one was requested."""
+    """The versions of a conversation, and the requested one."""
 
     version: int
-    """The requested one; the conversation may not have it, see `exists`."""
+    """The requested version; the conversation may not have it, see `exists`."""
 
     newest: int
     first: int
@@ -47,11 +46,12 @@ class ContextHead:
 
 @value
 class ContextJson(ContextHead):
-    """A context at a version. Bytes are JSON; without messages and terms if the conversation has no such version."""
+    """A context at a version. Bytes are JSON. Messages and terms are missing if the conversation does not have the
+    version."""
 
     era: int
     logged_at: datetime | None
-    """When the frame was logged that made the version; None for version 0."""
+    """When the frame of this version was logged; None for version 0."""
 
     open_run_id: str | None
     """The run that is open now."""
@@ -76,8 +76,8 @@ async def heads(connection: Connection, wanted: Sequence[WantedContext]) -> list
 
 
 async def newest(connection: Connection, context_ids: Sequence[str]) -> list[ContextHead | None]:
-    """Returns the newest head of each of these conversations, or None for one that does not exist. A cheaper form of
-    `heads`, which every read of a polling client calls."""
+    """Returns the newest head of each of these conversations, or None for one that does not exist. Cheaper than
+    `heads`: every read of a polling client calls it."""
     async with connection.cursor(binary=True) as cursor:
         # Converting a Python list to an array takes psycopg as long as everything else together.
         await cursor.execute(NEWEST, {"ids": orjson.dumps(context_ids).decode()})
@@ -86,7 +86,7 @@ async def newest(connection: Connection, context_ids: Sequence[str]) -> list[Con
 
 
 async def contexts(connection: Connection, wanted: Sequence[WantedContext]) -> list[ContextJson | None]:
-    """Returns these contexts; None for a conversation that does not exist."""
+    """Returns these contexts, or None for a conversation that does not exist."""
     rows = await _rows(connection, CONTEXTS, wanted)
     return [None if row[0] is None else ContextJson(*row) for row in rows]
 

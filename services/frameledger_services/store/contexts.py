@@ -1,4 +1,5 @@
-"""A context at a version, with all that a request to a model is made of. One statement, so of one moment."""
+"""A context at a version, with everything that a request to a model consists of. One statement, so from one
+snapshot."""
 
 from __future__ import annotations
 
@@ -30,11 +31,11 @@ class NoSuchContextError(NotFoundError):
 
 
 class ContextErasedError(NoSuchContextError):
-    """The conversation was erased, and no frame was published to it since. `why` is the reason that was given; None if
-    a gateway does not tell it to a token that redacts content.
+    """The conversation was erased, and no frame was published to it since. `why` is the given reason, or None if a
+    gateway withholds it from a token that redacts content.
 
-    Remedy: Its receipt is in the table `erasures`. What is published to its id begins a new conversation, unless the
-    setting `erased_ids` refuses it.
+    Remedy: Its receipt is in the table `erasures`. A frame that is published to its id begins a new conversation,
+    unless the setting `erased_ids` refuses it.
     """
 
     def __init__(self, context_id: str, version: int, erased_at: datetime, why: str | None) -> None:
@@ -52,7 +53,7 @@ class ContextErasedError(NoSuchContextError):
 class NoSuchVersionError(NotFoundError):
     """The conversation has fewer frames than that, or the version was erased.
 
-    Remedy: Ask for a version up to `newest`, or for None, the newest one.
+    Remedy: Request a version up to `newest`, or None for the newest one.
     """
 
     def __init__(self, context_id: str, version: int, newest: int, erased: int = 0) -> None:
@@ -83,25 +84,25 @@ class StoredContext:
     """The limits of the latest `LLMSetLimitsFrame` by name; empty if there was none."""
 
     answers: tuple[str | None, ...] = ()
-    """For each message, text that stands for the model's answer that it belongs to, the same for all messages of one
-    answer; None if it belongs to none, or if that was not published."""
+    """For each message, a text that identifies the model's answer that it belongs to, and is the same for all messages
+    of that answer; None if it belongs to none, or if that was not published."""
 
     positions: tuple[int, ...] = ()
-    """For each message its place in the history, which `LLMMessageRewriteFrame` names. There are gaps."""
+    """For each message its position in the history, which `LLMMessageRewriteFrame` names. There are gaps."""
 
     mirror: str | None = None
-    """Who keeps the history elsewhere (`LLMMirrorFrame`); None if it is kept here."""
+    """The program that keeps the history elsewhere (`LLMMirrorFrame`); None if it is kept here."""
 
     parked_version: int | None = None
-    """Since which version the conversation's frames are stored unfolded, now; None if it is not parked."""
+    """The version from which on frames are stored unfolded, as of now; None if the conversation is not parked."""
 
 
 async def context(connection: Connection, context_id: str, version: int | None = None) -> StoredContext:
-    """The context at a version, at its newest if none is given. 0 is the context before its first frame.
+    """Returns the context at a version, by default at the newest. 0 is the context before its first frame.
 
     Raises `NoSuchContextError`, `ContextErasedError`, and `NoSuchVersionError`.
     """
-    # PostgreSQL takes no number beyond 64 bits; no conversation has the version that is asked for instead.
+    # PostgreSQL accepts no integers beyond 64 bits; no conversation has the version that is queried instead.
     asked = None if version is None else max(-1, min(version, INT64_MAX))
     cursor = await connection.execute(CONTEXT, {"id": context_id, "version": asked})
     row = await cursor.fetchone()
@@ -114,7 +115,7 @@ async def context(connection: Connection, context_id: str, version: int | None =
     if at and not erased <= at <= newest:
         raise NoSuchVersionError(context_id, at if version is None else version, newest, erased)
     wire = {
-        # Read as one text, which is quicker than reading each message.
+        # Read as one text, which is faster than reading each message.
         "messages": loads(f"[{messages or ''}]"),
         "tools": tools,
         "tool_choice": tool_choice,
@@ -143,15 +144,15 @@ async def missing(connection: Connection, context_id: str) -> NoSuchContextError
 
 
 def loads(text: str) -> Any:
-    """The value of JSON text, as the standard library reads it."""
+    """Returns the value of JSON text, as the standard library reads it."""
     data = text.encode()
-    # orjson reads integers beyond 64 bits as floats. This way to find a long row of digits takes a tenth of a search.
+    # orjson reads integers beyond 64 bits as floats. Finding a long run of digits this way takes a tenth of a search.
     if _MANY_DIGITS in data.translate(_DIGITS):
         return json.loads(data)
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        # A payload may hold half a character, whose other half came with the next frame.
+        # A payload may contain half of a surrogate pair, whose other half arrived with the next frame.
         return json.loads(data)
 
 
@@ -174,7 +175,7 @@ SHOWN = """
                 ORDER BY said.position
             ) AS starts
 """
-"""Columns of an aggregate over the messages of a context, `said`, as `found`: what `ANSWERS` reads."""
+"""Columns of an aggregate over the messages of a context, `said`, as `found`: the input of `ANSWERS`."""
 
 ANSWERS = """
         SELECT array_agg(coalesce(shown.run, made.answer) ORDER BY shown.number) AS answers
@@ -194,8 +195,9 @@ ANSWERS = """
 """The model's answer that each message belongs to (`StoredContext.answers`), beside the columns `SHOWN` as `found`.
 
 The start of a call writes the messages of that call, the call itself first. Each is looked up by that version in the
-index `tool_calls_by_start`: a conversation keeps the calls of all its eras, and a join would be planned for the few
-that most conversations have."""
+index `tool_calls_by_start`: a conversation keeps the calls of all its eras, and a join would be planned for the small
+number that most conversations have.
+"""
 
 CONTEXT = f"""
     SELECT

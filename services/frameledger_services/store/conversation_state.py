@@ -20,17 +20,17 @@ IS_RECORDED_OR_MIRRORED = (
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """A conversation and whether it can be asked. `stored` is None if it does not exist."""
+    """A conversation and whether it accepts a question. `stored` is None if it does not exist."""
 
     stored: StoredContext | None
     cut_runs: frozenset[str] = frozenset()
     """Interrupted and failed runs that produced a message of the context."""
 
     is_recording: bool = False
-    """No worker answers it: it is a recording, or another program keeps its history."""
+    """Whether no worker answers it, because it is a recording, or because another program keeps its history."""
 
     goes_on: bool = False
-    """A run is open, or a call that the conversation waits for."""
+    """Whether a run is open, or a call that the conversation waits for."""
 
     @property
     def version(self) -> int:
@@ -39,13 +39,13 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """The state of a conversation for a front end; the defaults if it does not exist."""
+    """The state of a conversation for a front end; the defaults apply if it does not exist."""
 
     version: int = 0
     is_recording: bool = False
     is_parked: bool = False
     goes_on: bool = False
-    """A run is open, or a call that the conversation waits for."""
+    """Whether a run is open, or a call that the conversation waits for."""
 
     tools: Sequence[dict[str, Any]] = ()
     """The tools that its model may call."""
@@ -92,7 +92,7 @@ async def thread(connection: Connection, context_id: str) -> Thread:
 
 
 async def goes_on(connection: Connection, context_id: str) -> tuple[bool, int]:
-    """Returns whether a run is open, or a call that the conversation waits for, and the version at which."""
+    """Returns whether a run is open, or a call that the conversation waits for, and the version of that state."""
     cursor = await connection.execute(
         """
         SELECT
@@ -111,7 +111,7 @@ async def goes_on(connection: Connection, context_id: str) -> tuple[bool, int]:
 
 
 async def has_running_calls(connection: Connection, context_id: str) -> bool:
-    """Returns whether a call runs or will be started, in the background or not. A waiting call does not count."""
+    """Returns whether a call is running or will be started, in the background or not. Waiting calls do not count."""
     cursor = await connection.execute(
         """
         SELECT EXISTS (

@@ -14,7 +14,7 @@ from frameledger_services.store.valid_to import FOR_EVER
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A conversation in a list. `last_words` is what the user or the assistant said last, up to 200 characters."""
+    """A conversation in a list. `last_words` is the latest text of the user or the assistant, up to 200 characters."""
 
     context_id: str
     started_at: datetime
@@ -26,7 +26,8 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A message that has the text. `current`: the context has it now; otherwise it was replaced or removed later."""
+    """A message that contains the text. `current`: whether the context still has it; otherwise it was replaced or
+    removed."""
 
     context_id: str
     version: int
@@ -39,7 +40,7 @@ class Match:
 async def last_active(
     connection: Connection, limit: int, skip: int, *, experiments: bool = False
 ) -> list[Listed]:
-    """Returns conversations by their newest frame, the most recently active first; with `experiments` also
+    """Returns conversations ordered by their newest frame, the most recently active first. `experiments` includes
     experiments."""
     async with connection.cursor(row_factory=class_row(Listed)) as cursor:
         await cursor.execute(
@@ -71,9 +72,9 @@ async def last_active(
 async def search(
     connection: Connection, text: str, limit: int, *, replaced: bool = False, experiments: bool = False
 ) -> list[Match]:
-    """Returns messages that contain the text, whatever its case, the newest first. It reads every message.
+    """Returns messages that contain the text, in any case, the newest first. Reads every message.
 
-    `replaced`: also those that their context no longer has. `experiments`: also those of experiments.
+    `replaced` includes messages that their context no longer has, `experiments` those of experiments.
     """
     async with connection.cursor(row_factory=class_row(Match)) as cursor:
         await cursor.execute(
@@ -126,5 +127,5 @@ async def refused(connection: Connection) -> list[tuple[str, str | None]]:
 
 
 def literally(text: str) -> str:
-    """The LIKE pattern that matches exactly this text."""
+    """Returns the LIKE pattern that matches exactly this text."""
     return text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")

@@ -14,7 +14,7 @@ from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.record_headers import headers_as_json, headers_from_json
 
 AT_ONCE = 16
-"""The number of dead letters that are read together with their values: each may be as large as a record."""
+"""The number of dead letters that are read together with their values, each of which may be as large as a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class DeadLetter:
     value: bytes | None
     generation: int
     headers: str
-    """JSON, for `record_headers.headers_from_json`: a row that somebody wrote by hand must not prevent reading the
-    others."""
+    """JSON for `record_headers.headers_from_json`, not parsed here, so that a manually written row does not prevent
+    reading the others."""
 
     @property
     def record_headers(self) -> tuple[tuple[str, bytes | None], ...] | None:
-        """The headers of the record; None if `headers` are not headers, because somebody wrote them by hand."""
+        """The headers of the record; None if `headers` are not valid headers, because they were written by hand."""
         try:
             return headers_from_json(self.headers)
         except ValueError:
@@ -58,7 +58,7 @@ async def newest(connection: Connection, topic: str, limit: int) -> list[DeadLet
 
 
 async def at(connection: Connection, places: Sequence[LogPosition]) -> list[DeadLetter]:
-    """Returns the dead letters at these places, in their order. A place that has none is left out."""
+    """Returns the dead letters at these places, in the given order. A place without one is omitted."""
     async with connection.cursor(row_factory=class_row(DeadLetter)) as cursor:
         await cursor.execute(
             _AT,
@@ -90,7 +90,7 @@ async def places_within(
 
 
 async def not_retried(connection: Connection, topic: str) -> list[LogPosition]:
-    """Returns the places of a topic's dead letters that were never published again, the oldest first."""
+    """Returns the places of a topic's dead letters that were never republished, the oldest first."""
     async with connection.cursor(row_factory=class_row(LogPosition)) as cursor:
         await cursor.execute(
             """
@@ -104,7 +104,7 @@ async def not_retried(connection: Connection, topic: str) -> list[LogPosition]:
 
 
 async def count_not_retried(connection: Connection) -> int:
-    """Returns the number of dead letters that were never published again."""
+    """Returns the number of dead letters that were never republished."""
     cursor = await connection.execute("SELECT count(*) FROM rejected_frames WHERE retried_at IS NULL")
     row = await cursor.fetchone()
     assert row is not None, "an aggregate has one row"
@@ -112,7 +112,7 @@ async def count_not_retried(connection: Connection) -> int:
 
 
 async def note_retried(connection: Connection, place: LogPosition) -> None:
-    """Note that a dead letter was published again, now. The last time counts."""
+    """Record that a dead letter was republished now. The last time counts."""
     await connection.execute(
         """
         UPDATE rejected_frames SET retried_at = clock_timestamp()
@@ -123,8 +123,7 @@ async def note_retried(connection: Connection, place: LogPosition) -> None:
 
 
 async def keep_unsendable(connection: Connection, rows: Sequence[OutboxRow]) -> None:
-    """Keep rows of the outbox that are too large for the topic that they were to be published to. A dead letter exists
-    already, and stays as it is."""
+    """Keep outbox rows that are too large for their destination topic. An existing dead letter stays unchanged."""
     await connection.execute(
         """
         INSERT INTO rejected_frames

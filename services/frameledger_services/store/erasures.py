@@ -1,7 +1,7 @@
 """Erasures and their receipts: the statements. None commits.
 
-For each erasure `erasures` keeps what is needed to continue after it (version, chain), to prove it (the frame, byte for
-byte), and to know what it did not reach (the places of the records on the log).
+For each erasure, `erasures` has what is needed to continue after it (version, chain), to prove it (the frame, byte for
+byte), and to find what it did not delete (the places of the records on the log).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ NEWEST_FIRST = """
     erasures.erased_at DESC, erasures.version DESC
 """
 """SQL after ORDER BY: the receipts of one conversation in the order of its lives, by their versions, which continue
-across lives. Their clocks may contradict that, because `erased_at` is when the transaction began. Only receipts of
-early releases have no `places`: after these the id began again at 1, so the clock has to decide."""
+across lives. Their times may contradict that, because `erased_at` is when the transaction began. Only receipts of early
+releases have no `places`: after those the id began again at 1, so the time has to decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """An `LLMContextEraseFrame` that was folded, at its version, with the place of its record. Its texts are without
+    """An `LLMContextEraseFrame` that was folded, at its version, with the place of its record. Its texts contain no
     NUL."""
 
     context_id: str
@@ -45,8 +45,8 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where the life after an erasure continues from. `logged_at` is that of the erasing frame, None for erase() in
-    SQL, which has none; `at` is that, or else when it was erased."""
+    """The point from which the life after an erasure continues. `logged_at` is that of the erasing frame, or None for
+    erase() in SQL, which has no frame; `at` is that time, or else the time of the erasure."""
 
     context_id: str
     version: int
@@ -57,7 +57,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where Kafka has frames of a conversation: so many records of a partition, between these offsets."""
+    """Where Kafka has frames of a conversation: this many records of a partition, between these offsets."""
 
     partition: int
     generation: int
@@ -116,7 +116,7 @@ async def erasable(connection: Connection, context_id: str) -> Erasable:
 
 async def erase(connection: Connection, erasures: Collection[Erasure]) -> None:
     """Delete these conversations, each up to its erasing frame, which has to be stored at its version, and write the
-    receipts. In the caller's transaction: no other one may see it half done."""
+    receipts. Runs in the caller's transaction, so that no other transaction sees a partial deletion."""
     if erasures:
         await heads.lock(connection, [one.context_id for one in erasures])
         await connection.execute(
@@ -136,7 +136,7 @@ async def erase(connection: Connection, erasures: Collection[Erasure]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NotHonoured:
-    """An erasing frame that was stored by a release that did not know it. `is_last`: no frame came after it."""
+    """An erasing frame that was stored by a release that did not know its type. `is_last`: no frame came after it."""
 
     version: int
     partition: int
@@ -165,7 +165,7 @@ async def not_honoured(connection: Connection, context_id: str) -> NotHonoured |
 
 
 async def count_late(connection: Connection, late: Mapping[tuple[str, int], int]) -> None:
-    """Count frames that were left out, by the context and the version of the erasure that they came after."""
+    """Count the frames that were left out, by context and by the version of the erasure that they arrived after."""
     if late:
         await connection.execute(
             """
@@ -186,8 +186,8 @@ async def count_late(connection: Connection, late: Mapping[tuple[str, int], int]
 
 
 async def beginnings(connection: Connection, context_ids: Sequence[str]) -> dict[str, Beginning]:
-    """Where the present life of each of these conversations began, or the next one will; without those that were never
-    erased."""
+    """Returns where the current life of each of these conversations began, or the next one will; conversations that
+    were never erased are omitted."""
     if not context_ids:
         return {}
     async with connection.cursor(row_factory=class_row(Beginning)) as cursor:
@@ -210,7 +210,7 @@ async def beginnings(connection: Connection, context_ids: Sequence[str]) -> dict
 
 
 async def receipt(connection: Connection, context_id: str, frame_id: UUID) -> Receipt | None:
-    """Returns the receipt of an erasing frame, given the id under which it was published; None before it was folded."""
+    """Returns the receipt of an erasing frame, given the id under which it was published; None until it is folded."""
     async with connection.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(f"{_RECEIPTS} AND frame_id = %s", (context_id, frame_id))
         row = await cursor.fetchone()
@@ -225,10 +225,12 @@ async def receipts(connection: Connection, context_id: str) -> list[Receipt]:
 
 
 async def newest_receipt(connection: Connection, context_id: str) -> Receipt | None:
-    """Returns the receipt of the newest erasure of a conversation; None if it was never erased. Of consecutive erasures
-    without a frame between them it is the first, which deleted the rows; the others were requested again before it was
-    done. An erasure by erase(), without a frame, is not one of them: what it says about the log does not hold for the
-    others."""
+    """Returns the receipt of the newest erasure of a conversation; None if it was never erased.
+
+    Of consecutive erasures without a frame between them it is the first, which deleted the rows; the others were
+    requested before that was done. An erasure by erase(), without a frame, does not count as one of them, because its
+    statements about the log do not hold for the others.
+    """
     newest: Receipt | None = None
     for older in await receipts(connection, context_id):
         if newest is not None and (
@@ -240,7 +242,7 @@ async def newest_receipt(connection: Connection, context_id: str) -> Receipt | N
 
 
 def _receipt(row: dict[str, Any]) -> Receipt:
-    # Receipts of early releases do not say where the records are.
+    # Receipts of early releases do not have the places of the records.
     return Receipt(**row | {"places": tuple(Places(**one) for one in row["places"] or ())})
 
 

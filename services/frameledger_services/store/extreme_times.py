@@ -1,6 +1,5 @@
-"""Reads times that Python cannot represent, such as `infinity`, as the nearest time that it can. We never write such
-times, but somebody may by hand. psycopg raises a `DataError` for them, which does not name the row.
-"""
+"""Reads times that Python cannot represent, such as `infinity`, as the nearest time that it can. Services never write
+such times, but users may. psycopg raises a `DataError` for them that does not name the row."""
 
 from __future__ import annotations
 
@@ -42,8 +41,8 @@ async def read(
     *arguments: _P.args,
     **options: _P.kwargs,
 ) -> _T:
-    """Returns what `function` reads with a connection; it is called again if there is such a time. From then on this
-    connection reads them, and all times take longer to read."""
+    """Returns what `function` reads with a connection. If there is such a time, `function` is called again; from then
+    on this connection reads such times, and reading any time takes longer."""
     try:
         return await function(connection, *arguments, **options)
     except DataError as error:

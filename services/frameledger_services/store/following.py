@@ -1,6 +1,6 @@
 """Reads for many followers in one statement: the frames after each cursor, and the heads.
 
-One statement is of one moment, and costs one round trip for all of them.
+One statement reads one snapshot, and costs one round trip for all followers.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from frameledger_services.store.limited_frames import COLUMNS, limited
 from frameledger_services.store.wanted_frames import PagedFrame
 
 TYPES_SEPARATOR = ","
-"""Separates the names of types in a cursor; no name contains it."""
+"""Separates the names of types in a cursor; no type name contains it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamCursor:
-    """How far a client has read a conversation, and which types of its frames it wants."""
+    """The position of a client in a conversation, and the types of frames that it wants."""
 
     context_id: str
 
     version: int | None
-    """The last version that was read, 0 before the first. None stands for the newest one."""
+    """The last version that was read, 0 before the first. None means the newest one."""
 
     types: str | None = None
-    """The types that are wanted, separated by `TYPES_SEPARATOR`; None for all."""
+    """The wanted types, separated by `TYPES_SEPARATOR`; None for all."""
 
     erased_version: int | None = None
-    """The last erasure of the conversation that its reader knows."""
+    """The last erasure of the conversation that its reader has seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class StreamReading:
     """The version up to which it was erased, if that is not before the cursor; None if it was not."""
 
     frames: list[PagedFrame] = field(default_factory=list)
-    """In order; if there are many, only the first ones. Those whose type is not wanted have no payload."""
+    """The frames in order; only the first ones if there are many. Frames of other types have no payload."""
 
 
 async def read(
     connection: Connection, cursors: Sequence[StreamCursor], *, most_frames: int, most_bytes: int
 ) -> list[StreamReading]:
-    """Returns the frames after each cursor: at most `most_frames` for each, and fewer once their wanted payloads reach
+    """Returns the frames after each cursor: at most `most_frames` each, and fewer once their wanted payloads reach
     `most_bytes`."""
     parameters = {
         "context_ids": [cursor.context_id for cursor in cursors],
@@ -92,7 +92,7 @@ async def read(
     return readings
 
 
-# An erasure counts if nothing of what it erased is stored: in old databases an erased id began again at 1.
+# An erasure counts if nothing that it erased is stored: in old databases an erased id began again at 1.
 READ = f"""
     SELECT
         asked.number,

@@ -1,4 +1,4 @@
-"""What a fork reads of its original besides the context: the link of the hash chain, and the running calls."""
+"""What a fork reads from its original besides the context: the link of the hash chain, and the running calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Origin:
     """Where a conversation comes from."""
 
     version: int
-    """How many frames of it are stored."""
+    """Number of its stored frames."""
 
     origin: dict[str, Any] | None
 

@@ -1,4 +1,4 @@
-"""Ids of frames as UUIDs, as the tables have them; and which of some ids are stored."""
+"""Ids of frames as UUIDs, as the tables store them; and which of some ids are stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FRAME_IDS = UUID("2b3f6a52-0c1e-5f7b-9d84-6a1f2e3c4b5d")
 
 
 def frame_uuid(frame_id: str) -> UUID:
-    """Returns the id under which a frame is stored: its own if that is a uuid, else a uuid5 of it."""
+    """Returns the id under which a frame is stored: its own if that is a UUID, otherwise a uuid5 of it."""
     try:
         return UUID(frame_id)
     except ValueError:
@@ -23,7 +23,7 @@ def frame_uuid(frame_id: str) -> UUID:
 
 @lru_cache(maxsize=1_024)
 def cause_uuid(causation_id: str) -> UUID:
-    """Returns the id under which the frame of this id is stored, if it is. All frames of an answer have one cause."""
+    """Returns the id under which the frame of this id is or would be stored. All frames of an answer have one cause."""
     return frame_uuid(causation_id)
 
 
@@ -32,8 +32,8 @@ async def payloads(
     pairs: Collection[tuple[str, UUID]],
     table: Literal["frames", "erasures"] = "frames",
 ) -> dict[tuple[str, UUID], bytes]:
-    """Returns the payloads of those of these frames, given as context and frame id, that are stored already; or of
-    those that have erased their context."""
+    """Returns the payloads of those of these frames, given as context and frame id, that are already stored, or of
+    those that erased their context."""
     if not pairs:
         return {}
     cursor = await connection.execute(

@@ -1,7 +1,7 @@
 """The frames of one conversation in pages of bounded size, with the columns that the reader chooses.
 
-A page is read with one statement and kept in memory. Everything is read in the caller's transaction, which has to be
-REPEATABLE READ for the pages to be of one moment.
+Each page is read by one statement and kept in memory. Everything is read in the caller's transaction, which has to be
+REPEATABLE READ so that all pages are from one snapshot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from frameledger_services.store.valid_to import FOR_EVER
 
 PAGE_FRAMES = 500
 PAGE_BYTES = 4 * 1024 * 1024
-"""Limits of a page, if its reader has none of its own."""
+"""Default limits of a page."""
 
 
 class _HasVersion(Protocol):
@@ -29,7 +29,7 @@ class FramePages(Generic[F]):
     """Reads frames as rows of one kind."""
 
     def __init__(self, make: Callable[[Iterable[Any]], F], columns: Iterable[str]) -> None:
-        """`make` gets the values of `columns`, in their order, and returns a row, which knows its version."""
+        """`make` receives the values of `columns` in order, and returns a row that has a version."""
         self._make = make
         self._statement = f"""
             SELECT {selected(columns)}
@@ -57,8 +57,8 @@ class FramePages(Generic[F]):
         limit: int | None = None,
         limit_bytes: int | None = None,
     ) -> list[F]:
-        """Returns the frames after a version, in order: `limit` at most, and ended by the one that brings their
-        payloads beyond `limit_bytes`. Empty only if there are none."""
+        """Returns the frames after a version, in order: at most `limit`, and none after the frame that brings their
+        payloads above `limit_bytes`. Empty only if there are no more frames."""
         limits = PAGE_FRAMES if limit is None else limit, PAGE_BYTES if limit_bytes is None else limit_bytes
         async with connection.cursor(binary=True) as cursor:
             await cursor.execute(self._statement, (context_id, after, upto, *limits))
@@ -74,6 +74,6 @@ class FramePages(Generic[F]):
 
 
 def selected(columns: Iterable[str], payload: str = "convert_to(text, 'UTF8')") -> str:
-    """Returns these columns of `frames` as a SELECT lists them, the payload as its bytes; `text` is its text."""
+    """Returns the SELECT list of these columns of `frames`, with the payload as bytes; `text` is its text."""
     expressions = {"payload": payload, "offset": '"offset"'}
     return ", ".join(expressions.get(name, name) for name in columns)

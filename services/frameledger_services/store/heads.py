@@ -38,7 +38,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Unfolded:
-    """A frame that a stored state does not know yet, and its outcome when it was folded first."""
+    """A frame after the stored state, and its outcome when it was first folded."""
 
     payload: bytes
     outcome: str
@@ -48,14 +48,14 @@ class Unfolded:
 
 @dataclass(frozen=True, slots=True)
 class StoredHead:
-    """A row of `contexts`, and the frames that its state does not know yet, in order."""
+    """A row of `contexts`, and the frames after its stored state, in order."""
 
     row: Mapping[str, Any]
     unfolded: tuple[Unfolded, ...] = ()
 
 
 async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, StoredHead]:
-    """The heads of those contexts that have one: two statements for any number of them."""
+    """Returns the heads of those of these contexts that have one, with two statements for any number of them."""
     if not context_ids:
         return {}
     cursor = await connection.execute(
@@ -78,7 +78,7 @@ async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, 
 
 
 async def rebuilt(connection: Connection, context_ids: Iterable[str]) -> dict[str, int]:
-    """Returns how often each of these conversations was rebuilt, without those that do not exist."""
+    """Returns how often each of these conversations was rebuilt; conversations that do not exist are omitted."""
     cursor = await connection.execute(
         "SELECT context_id, rebuilt FROM contexts WHERE context_id = ANY (%s)", (list(context_ids),)
     )
@@ -86,8 +86,8 @@ async def rebuilt(connection: Connection, context_ids: Iterable[str]) -> dict[st
 
 
 async def lock(connection: Connection, context_ids: Iterable[str]) -> None:
-    """Lock the heads of those of these conversations that have one, until the transaction ends, so that they can be
-    deleted: also from what is remembered of them (`verified.store`), which would wait for us while we wait for it."""
+    """Lock the existing heads of these conversations until the transaction ends, so that they can be deleted. Otherwise
+    the deletion of their rows in `verified` and `verified.store` could deadlock."""
     await connection.execute(
         "SELECT FROM contexts WHERE context_id = ANY (%s) ORDER BY context_id FOR UPDATE",
         (list(context_ids),),
@@ -99,7 +99,7 @@ def _is_behind(row: Mapping[str, Any]) -> bool:
 
 
 def _folded_version(row: Mapping[str, Any]) -> int:
-    """The last version that was folded, without parked frames."""
+    """Returns the last version that was folded, without parked frames."""
     parked = row["parked_version"]
     return int(row["version"] if parked is None else parked - 1)
 

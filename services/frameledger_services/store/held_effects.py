@@ -1,7 +1,7 @@
 """The statements of `projector.held_effects`: effects of a partition that catches up.
 
-Each function runs one, in the caller's transaction if it has one, and none commits. Open work is found by its partial
-indexes.
+Each function runs one statement, in the caller's transaction if it has one, and none commits. Open work is found by its
+partial indexes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from frameledger_services.store.projections import PROJECTION
 
 @dataclass(frozen=True, slots=True)
 class UnclaimedWork:
-    """An open run or a dispatched call that nobody has claimed. `effect` requests it; `generation` and `offset` are the
-    place of the frame that opened or dispatched it. The outbox has effects of that frame if `is_requested`, and frames
-    that close its work if `is_closed`."""
+    """An open run or a dispatched call without a claim. `effect` requests it; `generation` and `offset` are the place
+    of the frame that opened or dispatched it. `is_requested`: the outbox has effects of that frame; `is_closed`: the
+    outbox has frames that close its work."""
 
     effect: RunInference | CallFunction
     generation: int
@@ -43,7 +43,7 @@ async def hold(connection: Connection, topic: str, partition: int, epoch: int, u
 
 
 async def is_held(connection: Connection, topic: str, partition: int, *, lock: bool = False) -> bool:
-    """Returns whether the effects of a partition are held; with `lock` that does not change until the transaction
+    """Returns whether the effects of a partition are held. With `lock` that does not change until the transaction
     ends."""
     cursor = await connection.execute(
         f"""
@@ -60,8 +60,8 @@ async def is_held(connection: Connection, topic: str, partition: int, *, lock: b
 async def reach(
     connection: Connection, topic: str, partition: int, epoch: int, next_offset: int
 ) -> datetime | None:
-    """Lock a partition that is stored up to `next_offset`. Returns the database's time; None if another projector owns
-    it by now."""
+    """Lock a partition that is stored up to `next_offset`. Returns the database's time, or None if another projector
+    owns it by now."""
     cursor = await connection.execute(
         f"""
         SELECT clock_timestamp() FROM projections {_OURS} AND next_offset = %s
@@ -79,8 +79,8 @@ _OURS = "WHERE projection = %s AND topic = %s AND sealed_at IS NULL AND partitio
 async def open_work(
     connection: Connection, topic: str, partition: int, opened_before: datetime, *, old: bool
 ) -> AsyncGenerator[list[UnclaimedWork], None]:
-    """Yields the open and unclaimed work of a partition in pages of `AT_ONCE`, in the order of its places: runs and
-    calls that were requested before a time if `old`, else all others.
+    """Yields the open and unclaimed work of a partition in pages of `AT_ONCE`, in the order of its places: with `old`
+    the runs and calls that were requested before a time, otherwise all others.
 
     In the caller's transaction. What the caller writes between two pages does not change what is yielded.
     """
@@ -95,8 +95,8 @@ async def open_work(
 async def open_work_of(
     connection: Connection, topic: str, context_id: str, opened_before: datetime, *, old: bool
 ) -> list[UnclaimedWork]:
-    """Returns the open and unclaimed work of one conversation, in the order of its places: what was requested before a
-    time if `old`, else all other."""
+    """Returns the open and unclaimed work of one conversation, in the order of its places: with `old` what was
+    requested before a time, otherwise everything else."""
     cursor = await connection.execute(
         _WORK_OF_ONE, {"topic": topic, "context_id": context_id, "than": opened_before, "old": old}
     )
@@ -119,7 +119,7 @@ def _open_work(row: Sequence[Any]) -> UnclaimedWork:
 
 
 def _unclaimed(work: str, of_what: str, id_column: str) -> str:
-    # A conversation is in one partition, so the frame that requested the work names it.
+    # A conversation is in one partition, so the frame that requested the work identifies the partition.
     return f"""
         SELECT work.*, cause.frame_id, cause.generation, cause."offset",
             {_in_outbox("<>")} AS is_requested,

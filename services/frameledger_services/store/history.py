@@ -1,8 +1,8 @@
 """Queries on the history of a conversation: its timeline, its runs, the differences between two versions, and the
 origin of a message.
 
-Each function runs one statement on the caller's connection and changes nothing. The statements are calls of documented
-SQL functions, so whoever has psql reads the same.
+Each function runs one statement on the caller's connection and changes nothing. The statements call documented SQL
+functions, so users of psql can read the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import loads
 
 AT_ONCE = 500
-"""Rows that are fetched together."""
+"""Number of rows that are fetched together."""
 
 LAST_POSITION = 2**31 - 1
 """The last position that a message can have: the column is an `integer`."""
@@ -28,7 +28,7 @@ LAST_POSITION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class TimelineFrame:
-    """A frame of a timeline: `did` is what it changed, `said` the beginning of its words; None for nothing."""
+    """A frame of a timeline: `did` is what it changed, `said` the beginning of its text; None if there is nothing."""
 
     version: int
     logged_at: datetime
@@ -47,9 +47,9 @@ class TimelineFrame:
 async def timeline(
     connection: Connection, context_id: str, first: int | None = None, last: int | None = None
 ) -> AsyncGenerator[TimelineFrame, None]:
-    """Yields the frames of a conversation from one version to another, in order, as the database sends them.
+    """Yields the frames of a conversation between two versions, in order, as the database sends them.
 
-    Close it (`aclosing`) if not all are taken: the connection is busy until then.
+    Close it (`aclosing`) if you do not read all frames: the connection is busy until then.
     """
     async with connection.cursor(row_factory=class_row(TimelineFrame)) as cursor:
         async for frame in cursor.stream(
@@ -66,7 +66,7 @@ async def timeline(
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """A run: its row of `runs`, without the columns for workers; and `words`, the beginning of its text, or else of its
+    """A run: its row of `runs`, without the columns for workers. `words` is the beginning of its text, or else of its
     error."""
 
     requested_version: int
@@ -136,7 +136,7 @@ async def traces_begin(
 
 
 async def traces_at(connection: Connection, context_id: str, versions: Sequence[int]) -> dict[int, str]:
-    """Returns the ids of the traces of those frames that have one, by version."""
+    """Returns the trace ids of those of these frames that have one, by version."""
     cursor = await connection.execute(
         "SELECT version, trace_id FROM frames WHERE context_id = %s AND version = ANY(%s) AND trace_id IS NOT NULL",
         (context_id, list(versions)),
@@ -145,7 +145,7 @@ async def traces_at(connection: Connection, context_id: str, versions: Sequence[
 
 
 async def runs_named(connection: Connection, context_id: str, beginning: str) -> list[str]:
-    """Returns the ids of runs of a conversation with this beginning, two at most."""
+    """Returns at most two run ids of a conversation with this prefix."""
     cursor = await connection.execute(
         "SELECT run_id FROM runs WHERE context_id = %s AND starts_with(run_id, %s) ORDER BY run_id LIMIT 2",
         (context_id, beginning),
@@ -179,7 +179,7 @@ async def difference(connection: Connection, context_id: str, a: int, b: int) ->
 async def difference_text(
     connection: Connection, context_id: str, a: int, b: int
 ) -> tuple[str, list[int]] | None:
-    """The same as JSON text, without `eras`, which come beside it."""
+    """The same as JSON text; the eras are returned separately."""
     cursor = await connection.execute(
         """
         SELECT context_diff(%(id)s, %(a)s, %(b)s)::text, era_at(%(id)s, %(a)s), era_at(%(id)s, %(b)s)
@@ -203,7 +203,7 @@ async def explanation_text(
 ) -> str | None:
     """The same as JSON text."""
     if position > LAST_POSITION:
-        # No function takes it.
+        # Not a valid position for the function.
         return None
     cursor = await connection.execute(
         "SELECT explain_message(%s, %s, %s)::text", (context_id, position, version)
@@ -213,7 +213,7 @@ async def explanation_text(
 
 
 async def last_of_era(connection: Connection, context_id: str, era: int) -> int | None:
-    """Returns the last version of an era, for the present one the newest of all; None if there is no such era."""
+    """Returns the last version of an era, for the current era the newest version; None if there is no such era."""
     cursor = await connection.execute(
         """
         SELECT coalesce(
@@ -229,5 +229,5 @@ async def last_of_era(connection: Connection, context_id: str, era: int) -> int 
 
 
 def _at_once() -> int:
-    """Rows that libpq hands over together; one by one before its version 17."""
+    """Returns the number of rows that libpq hands over together; before its version 17 one by one."""
     return AT_ONCE if capabilities.has_stream_chunked() else 1

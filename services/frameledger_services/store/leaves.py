@@ -1,7 +1,7 @@
 """The statements of roots and proofs: each function runs one, in the caller's transaction, and none commits.
 
-Everything that is compared or proved together is read in one transaction of isolation level REPEATABLE READ, and so of
-one moment.
+Everything that is compared or proved together is read in one transaction of isolation level REPEATABLE READ, and so
+from one snapshot.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store.erasures import OLDEST_FIRST
 
 FETCH_ROWS = 5_000
-"""Heads that are fetched at once."""
+"""Number of heads that are fetched together."""
 
 ROOT_LOCK = 0x726F6F74
 """The key of the advisory lock under which roots are published at intervals."""
 
 
 async def moment(connection: Connection) -> datetime:
-    """Returns when the transaction began, by the database's clock. What was committed before is in its snapshot."""
+    """Returns the start of the transaction by the database's clock. Its snapshot includes everything committed
+    before."""
     cursor = await connection.execute("SELECT transaction_timestamp()")
     [(at,)] = await cursor.fetchall()
     assert isinstance(at, datetime)
@@ -31,7 +32,7 @@ async def moment(connection: Connection) -> datetime:
 
 
 async def try_to_hold_roots(connection: Connection) -> bool:
-    """Returns whether this transaction is now the only one that publishes a root at its interval."""
+    """Returns whether this transaction is now the only one that publishes a root for its interval."""
     cursor = await connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (ROOT_LOCK,))
     [(held,)] = await cursor.fetchall()
     return bool(held)
@@ -70,7 +71,7 @@ async def receipts(connection: Connection) -> AsyncGenerator[StoredLeaf, None]:
 
 
 async def links(connection: Connection, places: Sequence[tuple[str, int]]) -> dict[str, bytes]:
-    """Returns the stored link of each of these conversations at the version given for it, if that frame is there."""
+    """Returns the stored link of each of these conversations at its given version, if that frame exists."""
     cursor = await connection.execute(
         """
         SELECT frames.context_id, frames.chain

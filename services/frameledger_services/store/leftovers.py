@@ -1,4 +1,4 @@
-"""Rows of conversations that have no head: receipts of their erasure, and rows that should not exist."""
+"""Rows of conversations without a head: receipts of their erasure, and rows that should not exist."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _TABLES = {
 """Tables in which a conversation without a head has no rows, each with the column of its versions."""
 
 MAX_ROWS = 100
-"""Rows without a head that are listed of each table."""
+"""Maximum number of rows without a head that are listed per table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A conversation that has rows in a table and no head: their lowest version, and their number."""
+    """A conversation that has rows in a table but no head: their lowest version, and their number."""
 
     context_id: str
     name: str
@@ -45,12 +45,12 @@ class ErasureSummary:
     frame_count: int
     erased_at: datetime
     lives_again: bool
-    """It has a head: frames came later."""
+    """Whether it has a head, because later frames exist."""
 
 
 async def without_head(connection: Connection, context_ids: Sequence[str] | None) -> list[Leftover]:
-    """Returns the rows of conversations without a head, at most `MAX_ROWS` of each table; of all conversations if
-    `context_ids` is None, which reads an index of each table once."""
+    """Returns the rows of conversations without a head, at most `MAX_ROWS` of each table. None for `context_ids`
+    selects all conversations, and reads an index of each table once."""
     async with connection.cursor(row_factory=class_row(Leftover)) as cursor:
         await cursor.execute(_WITHOUT_HEAD, {"ids": None if context_ids is None else list(context_ids)})
         return await cursor.fetchall()

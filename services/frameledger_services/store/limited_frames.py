@@ -6,15 +6,16 @@ COLUMNS = (
     "version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id, "
     'causation_id, trace_id, partition, generation, "offset"'
 )
-"""Columns of `frames`: the fields of a `PagedFrame` but for its payload, in their order."""
+"""Columns of `frames`: the fields of a `PagedFrame` in order, without its payload."""
 
 
 def limited(source: str, order: str = "ASC") -> str:
-    """Returns the last queries of a WITH clause that has `source`: frames with `COLUMNS` and `payload`. Of these,
-    `limited` has the first ones in the order of their versions, with the bytes of their payloads: no more than it takes
-    to reach the parameter `most_bytes`, and at least one.
+    """Returns the last queries of a WITH clause that has `source`: frames with `COLUMNS` and `payload`. The query
+    `limited` has the first of these by version, with their payloads as bytes: no more than needed to reach the
+    parameter `most_bytes`, and at least one.
 
-    Payloads are limited twice: by their stored size, which needs no decompression, and the rest by their true size.
+    Payloads are limited twice: by their stored size, which needs no decompression, and the remaining ones by their true
+    size.
     """
     return f"""
         sized AS (

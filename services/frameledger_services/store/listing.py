@@ -1,6 +1,7 @@
-"""Lists of conversations, a page at a time, the newest first. A condition that is expensive to check is checked for at
-most `SEARCHED` conversations of a page. Without that limit a page with few matches would look through all
-conversations, and a few such pages would occupy every connection of a gateway.
+"""Lists of conversations, a page at a time, the newest first.
+
+An expensive condition is checked for at most `SEARCHED` conversations per page. Without that limit a page with few
+matches would search all conversations, and a few such pages would occupy every connection of a gateway.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from frameledger_services.store.conversations import literally
 from frameledger_services.store.valid_to import FOR_EVER
 
 NEWEST = 1_000
-"""The recently active conversations are searched among this number of the newest ones: an index on a column that every
+"""The recently active conversations are searched among this number of the newest ones. An index on a column that every
 batch changes would slow down every batch."""
 
 SEARCHED = 1_000
-"""The number of conversations that are searched for one page of those with a text or a model."""
+"""Number of conversations that are searched for one page with a condition on text or model."""
 
 Place = tuple[datetime, str]
-"""The place of a conversation in the order of a list: its beginning and its id."""
+"""The position of a conversation in a list: its beginning and its id."""
 
 _BEFORE_ALL = ("-infinity", "")
 
@@ -56,19 +57,19 @@ class ListedContext:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The conditions of a list; all that are given have to hold."""
+    """The conditions of a list, all of which have to hold."""
 
     prefix: str = ""
     text: str | None = None
-    """Its id or a message of its present history contains it, in whatever case."""
+    """Its id, or a message of its current history, contains this text in any case."""
 
     status: Status | None = None
     model: str | None = None
-    """A run of it had this model."""
+    """It has a run of this model."""
 
     since: datetime | None = None
     until: datetime | None = None
-    """It began within these."""
+    """It began within these times."""
 
     experiments: bool = False
 
@@ -78,7 +79,7 @@ class ContextPage:
     """Conversations, and whether there may be more."""
 
     contexts: list[ListedContext]
-    """May be fewer than the limit, or none, although a page follows."""
+    """May have fewer than the limit, or none, although another page follows."""
 
     last: Place | None
     """The value of `behind` for the next page, or None if there is none."""
@@ -92,8 +93,8 @@ async def page(
     behind: Place | None = None,
     last_active: bool = False,
 ) -> ContextPage:
-    """Returns conversations, those that began last first; `behind` is the `last` of the page before. With `last_active`
-    the last active ones first, among the `NEWEST` that began last, without a next page."""
+    """Returns conversations, the latest to begin first; `behind` is the `last` of the previous page. With `last_active`
+    the most recently active come first, among the `NEWEST` newest, and there is no next page."""
     parameters = asdict(selection) | {
         "pattern": None if selection.text is None else f"%{literally(selection.text)}%",
         "limit": limit + 1,

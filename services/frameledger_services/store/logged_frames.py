@@ -16,7 +16,7 @@ from frameledger_services.store.lost_frames import FETCH_ROWS, OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class FrameOnLog:
-    """A stored frame, as far as a record can be compared with it."""
+    """A stored frame, with the columns that can be compared with a record."""
 
     context_id: str
     version: int
@@ -24,7 +24,7 @@ class FrameOnLog:
     generation: int
     offset: int
     offset_before: int | None
-    """The place of the frame before it in its conversation, if that is of the same generation."""
+    """The offset of the frame before it in its conversation, if that is of the same generation."""
 
     logged_at: datetime
     logged_before: datetime | None
@@ -40,27 +40,28 @@ class FrameOnLog:
 
 @dataclass(frozen=True, slots=True)
 class Unstored:
-    """A record without a stored frame at its place, and what else the tables have of it."""
+    """A record without a stored frame at its place, and what else the tables have about it."""
 
     is_stored: bool
-    """Its frame is stored, from another record: this one repeats it."""
+    """Its frame is stored from another record, which it repeats."""
 
     is_rejected: bool
     """It is a dead letter."""
 
     is_erased_behind: bool
-    """An erasure of its conversation lies after it on the log, or at its place, or came without a frame when it was
-    stored already."""
+    """An erasure of its conversation is after it on the log, or at its place, or was made without a frame when it was
+    already stored."""
 
     is_erased: bool
-    """Its conversation was ever erased."""
+    """Its conversation was erased at any time."""
 
 
 async def frames(
     connection: Connection, spans: Sequence[OffsetRange], context_ids: Sequence[str] | None
 ) -> AsyncGenerator[FrameOnLog, None]:
-    """Yields the stored frames whose records lay in these spans, by partition and in the order of their offsets; only
-    those of some conversations, unless that is None. In the caller's transaction. Reads those frames once, or all."""
+    """Yields the stored frames whose records are in these spans, by partition and in the order of their offsets; only
+    those of some conversations, unless that is None. In the caller's transaction. Reads those frames once, or all
+    frames."""
     async with connection.cursor(name="on_log", row_factory=class_row(FrameOnLog), binary=True) as cursor:
         cursor.itersize = FETCH_ROWS
         await cursor.execute(
@@ -104,7 +105,7 @@ async def frames(
 async def unstored(
     connection: Connection, topic: str, place: OffsetRange, context_id: str | None, frame_id: UUID | None
 ) -> Unstored:
-    """Returns what the tables have of a record without a stored frame at its place, `place.first`."""
+    """Returns what the tables have about a record without a stored frame at its place, `place.first`."""
     async with connection.cursor(row_factory=class_row(Unstored)) as cursor:
         await cursor.execute(UNSTORED, _of(place, context_id) | {"topic": topic, "frame_id": frame_id})
         [known] = await cursor.fetchall()
@@ -112,7 +113,7 @@ async def unstored(
 
 
 async def version_before(connection: Connection, place: OffsetRange, context_id: str | None) -> int:
-    """Returns the newest version of a conversation that lies before a place on the log; 0 for none. Reads the frames
+    """Returns the newest version of a conversation that is before a place on the log; 0 for none. Reads the frames
     after that version."""
     cursor = await connection.execute(_VERSION_BEFORE, _of(place, context_id))
     [(version,)] = await cursor.fetchall()

@@ -46,12 +46,12 @@ class LostFrame:
 
     logged_at: datetime | None = None
     """When it was logged; None if its conversation was erased since its beginning, because the copy of that erasure may
-    be before that of this frame, and is younger."""
+    be before the copy of this frame and have a later time."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets of a partition in one of its generations: from the first one on, below the end."""
+    """Offsets of a partition in one of its generations: from the first one up to the end, which is excluded."""
 
     partition: int
     generation: int
@@ -61,7 +61,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class FrameDigest:
-    """A stored frame, as far as a record can be compared with it."""
+    """A stored frame, with the columns that can be compared with a record."""
 
     partition: int
     offset: int
@@ -73,7 +73,7 @@ class FrameDigest:
 async def stored_frames(
     connection: Connection, spans: Sequence[OffsetRange]
 ) -> AsyncGenerator[FrameDigest, None]:
-    """Yields the stored frames whose records lay in these spans, by partition and in the order of their offsets. In the
+    """Yields the stored frames whose records are in these spans, by partition and in the order of their offsets. In the
     caller's transaction. Scans the table once, from the lowest offset of the spans."""
     async with connection.cursor(name="kept", row_factory=class_row(FrameDigest)) as cursor:
         cursor.itersize = FETCH_ROWS
@@ -136,7 +136,7 @@ async def lost_frames(connection: Connection, lost: Sequence[LostRange]) -> Asyn
             yield row
 
 
-# A frame that erased a conversation is in its receipt.
+# The frame that erased a conversation is in its receipt.
 _LOST = """
     FROM (
         SELECT partition, generation, "offset", context_id, frame_id, source, trace_id, causation_id, payload,

@@ -22,7 +22,7 @@ from frameledger_services.missing_permission import does_not_own
 from frameledger_services.store import schema
 from frameledger_services.store.server import THIS_DATABASE
 
-# Of two concurrent `migrate` the second waits, and then finds nothing to do. The number is arbitrary.
+# Of two concurrent `migrate` commands the second waits, and then has nothing to do. The number is arbitrary.
 _ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(7160236490)"
 
 _UNLIMITED = """
@@ -32,30 +32,31 @@ _UNLIMITED = """
 _BACKSLASHES = "SET LOCAL standard_conforming_strings = on"
 
 LOCK_SECONDS = 5
-"""How long a statement waits for a table. All other statements for that table wait for it, so it gives up after this
+"""How long a statement waits for a table. All other statements for that table wait behind it, so it gives up after this
 time."""
 
 TRIES = 24
 PAUSE_SECONDS = 5.0
-"""Between two tries: the sessions that waited for us continue."""
+"""The pause between two tries, in which the sessions that waited for us continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """The result of `migrate`: the revision before, None if our tables did not exist, and the present one."""
+    """The result of `migrate`: the previous revision, None if our tables did not exist, and the current one."""
 
     before: str | None
     after: str
 
 
 def migrate(address: str, say: Callable[[str], None] = lambda _: None) -> Migrated:
-    """Bring the database at a libpq address to `schema.REVISION`, in one transaction; nothing to do is no error.
+    """Bring the database at a libpq address to `schema.REVISION`, in one transaction. Does nothing if it is there
+    already.
 
     Blocks, also while another `migrate` works on the same database. If another session holds a table, it waits for
-    `LOCK_SECONDS`, then undoes everything and tries again, `TRIES` times; `say` is called with the session that holds
-    it, and with a warning if there are tables of ours that this session does not see. Raises `TooNewError`,
-    `MissingPermissionError`, and psycopg's errors: for a database that is not reached, and `LockNotAvailable` after the
-    last try.
+    `LOCK_SECONDS`, then rolls back everything and tries again, `TRIES` times. Calls `say` with the session that holds
+    the table, and with a warning if there are tables of ours that this session does not see. Raises `TooNewError`,
+    `MissingPermissionError`, and psycopg's errors: for an unreachable database, and `LockNotAvailable` after the last
+    try.
     """
     for tries_left in reversed(range(TRIES)):
         try:
@@ -70,7 +71,7 @@ def migrate(address: str, say: Callable[[str], None] = lambda _: None) -> Migrat
 
 def _migrate(address: str, say: Callable[[str], None]) -> Migrated:
     with _opened(address) as connection:
-        # A limit of the role or the database would abort a change of a large table each time it is tried.
+        # A limit of the role or the database would abort a change of a large table at every try.
         connection.exec_driver_sql(_UNLIMITED, (list(database.UNLIMITED),))
         connection.exec_driver_sql(_BACKSLASHES)
         connection.exec_driver_sql(_ONE_AT_A_TIME)
@@ -88,7 +89,7 @@ def _migrate(address: str, say: Callable[[str], None]) -> Migrated:
 
 
 def _in_the_way(address: str) -> str:
-    """Returns a sentence with the sessions that hold our tables."""
+    """Returns a sentence that names the sessions that hold our tables."""
     with psycopg.connect(address, client_encoding="utf8") as connection:
         holders = connection.execute(_HOLDERS).fetchall()
     if not holders:
@@ -108,7 +109,8 @@ def script() -> str:
 
 
 def _found(connection: Connection) -> tuple[str | None, str | None]:
-    """The revision of the tables, and the oldest revision whose release works with them; None for a missing one."""
+    """Returns the revision of the tables, and the oldest revision whose release works with them; None for a missing
+    one."""
     if connection.exec_driver_sql("SELECT to_regclass('frameledger_schema')").scalar() is None:
         return None, None
     row = connection.exec_driver_sql(schema.FOUND).one_or_none()
@@ -117,8 +119,8 @@ def _found(connection: Connection) -> tuple[str | None, str | None]:
 
 @contextmanager
 def _opened(address: str) -> Iterator[Connection]:
-    """A connection whose transaction is committed at the end of the block. Raises psycopg's errors unchanged."""
-    # With an encoding other than UTF-8, psycopg would return bytes, and we could not report what is wrong.
+    """Yields a connection whose transaction is committed at the end of the block. Raises psycopg's errors unchanged."""
+    # With an encoding other than UTF-8, psycopg would return bytes, and the error could not be reported.
     user = ""
 
     def connected() -> psycopg.Connection[Any]:
@@ -131,7 +133,7 @@ def _opened(address: str) -> Iterator[Connection]:
         "postgresql+psycopg://",
         creator=connected,
         poolclass=NullPool,
-        # Whoever waited for another `migrate` has to see what that did.
+        # A process that waited for another `migrate` has to see its result.
         isolation_level="READ COMMITTED",
     )
     try:
@@ -147,7 +149,7 @@ def _opened(address: str) -> Iterator[Connection]:
 
 def _alembic(**attributes: Any) -> Config:
     config = Config()
-    # A percent sign in a path would begin a substitution.
+    # A percent sign in a path would start a substitution.
     config.set_main_option("script_location", str(package_data.folder("migrations")).replace("%", "%%"))
     config.attributes.update(attributes)
     return config

@@ -15,7 +15,7 @@ from frameledger_services.database_types import Connection
 
 @dataclass(frozen=True, slots=True)
 class VersionGap:
-    """Versions are missing between `before`, a stored frame, and `behind`, the next stored frame or else the head."""
+    """Versions that are missing between `before`, a stored frame, and `behind`, the next stored frame or the head."""
 
     before: int
     behind: int
@@ -35,7 +35,7 @@ class Neighbor:
 
 
 async def gaps(connection: Connection, context_id: str, first: int) -> list[VersionGap]:
-    """Returns the gaps in the frames of a conversation, whose first version is `first`."""
+    """Returns the gaps in the frames of a conversation whose first version is `first`."""
     async with connection.cursor(row_factory=class_row(VersionGap)) as cursor:
         await cursor.execute(
             """

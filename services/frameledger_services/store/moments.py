@@ -18,13 +18,13 @@ from frameledger_services.database_types import Connection
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A version of a conversation, and what its newest version is waiting for."""
+    """A version of a conversation, and what its newest version waits for."""
 
     context_id: str
     version: int
     newest: int
     logged_at: datetime | None
-    """When the frame was logged that made the version; None for version 0."""
+    """When the frame of this version was logged; None for version 0."""
 
     recording: bool
     mirror: str | None
@@ -47,7 +47,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class ContextAt:
-    """A context as a model gets it, and the positions of its messages."""
+    """A context as a model receives it, and the positions of its messages."""
 
     positions: Sequence[int]
     messages: Sequence[Any]
@@ -58,7 +58,7 @@ class ContextAt:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptLine:
-    """One message of a transcript. `new`: no run had seen it by then."""
+    """One message of a transcript. `new`: no run had read it by then."""
 
     position: int
     version: int
@@ -71,8 +71,8 @@ class TranscriptLine:
 async def moment(
     connection: Connection, context_id: str, *, version: int | None = None, time: datetime | None = None
 ) -> Moment | None:
-    """Returns a conversation at a version or at a time of the broker's, else as it is now; None if it does not exist.
-    The version is the requested one even if the conversation does not have it, see `Moment.exists`.
+    """Returns a conversation at a version or at a time on the broker's clock, by default as it is now; None if it does
+    not exist. The version is the requested one even if the conversation does not have it; see `Moment.exists`.
     """
     async with connection.cursor(row_factory=class_row(Moment)) as cursor:
         await cursor.execute(
@@ -99,7 +99,7 @@ async def moment(
 
 
 async def context_at(connection: Connection, context_id: str, version: int) -> ContextAt:
-    """The context at a version that it has."""
+    """Returns the context at a version that it has."""
     cursor = await connection.execute(
         """
         SELECT

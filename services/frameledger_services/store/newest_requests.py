@@ -1,8 +1,8 @@
-"""The newest frame of a conversation by which an answer is requested, found by index, however long ago it was.
+"""The newest frame of a conversation by which an answer is requested, found by an index however old it is.
 
-Two partial indexes hold the frames that may be one: `frames_asking` those of a few types, `frames_of_requests` those
-that name one of the gateway's APIs. PostgreSQL uses an index only for a query that repeats its condition, which is why
-the types are in the text of the statements.
+Two partial indexes contain such frames: `frames_asking` those of a few types, `frames_of_requests` those that name one
+of the gateway's APIs. PostgreSQL uses a partial index only for a query that repeats its condition, which is why the
+types are in the text of the statements.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RESULT = "FunctionCallResultFrame"
 """The frame by which clients settle their calls, and thereby request an answer."""
 
 REQUEST = "chat_completion"
-"""The name, in a frame's metadata, of the request that the frame was published for."""
+"""The name, in a frame's metadata, of the request for which the frame was published."""
 
 
 def _listed(types: Sequence[str]) -> str:
@@ -31,7 +31,7 @@ def _listed(types: Sequence[str]) -> str:
 def is_marked(frame: str, *names: str) -> str:
     """Returns the SQL condition that the frame was published for a request of one of these APIs.
 
-    A frame that only contains such a name is not: a service's result may be about this API.
+    A frame that merely contains such a name does not count: a service's result may be about this API.
     """
     noted = f"json_text({frame}.payload, 'metadata')::json"
     return " OR ".join(f"json_text({noted}, '{name}') IS NOT NULL" for name in names)
@@ -41,13 +41,13 @@ NEWEST_ASKING = f"""(
     SELECT max(version) FROM frames WHERE context_id = %(id)s AND outcome = 'applied' AND type IN ({_listed(ASKING)})
 )"""
 """SQL: the version of the newest frame of the conversation %(id)s by which a client requested an answer; NULL if there
-is none. One frame is read at most."""
+is none. Reads at most one frame."""
 
 
 def newest_marked(condition: str, *, after: str = "0") -> str:
-    """Returns the SQL query of the version of the newest frame that was published for a request, after a version, and
+    """Returns the SQL query for the version of the newest frame that was published for a request, after a version, and
     meets a condition on `marked`; NULL if there is none."""
-    # As the index has it.
+    # In the same form as the index.
     return f"""(
         SELECT version
         FROM frames AS marked

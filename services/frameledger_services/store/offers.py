@@ -13,9 +13,9 @@ from frameledger_services.database_types import Connection
 async def tools_on_offer(
     connection: Connection, services: Sequence[str] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """The tools by name, in OpenAI's form, of all services or of these. Functions without a schema are left out.
+    """Returns the tools by name, in OpenAI's form, of all services or of these. Functions without a schema are omitted.
 
-    If two workers offer one name, that of the younger one is taken.
+    If two workers offer one name, the tool of the younger worker is returned.
     """
     cursor = await connection.execute(
         """
@@ -35,8 +35,8 @@ async def tools_on_offer(
 
 
 async def cancellable_functions(connection: Connection) -> list[str]:
-    """Returns the functions whose calls a model may cancel by a built-in tool, sorted. If an application itself serves
-    a function with the name of that tool, advertised or not, its own wins."""
+    """Returns the functions whose calls a model may cancel with a built-in tool, sorted. If an application itself
+    serves a function with the name of that tool, advertised or not, the application's function takes precedence."""
     cursor = await connection.execute(
         f"""
         SELECT DISTINCT function_name

@@ -1,4 +1,4 @@
-"""Rows that other releases wrote: frames of types that this one does not know, messages without a time.
+"""Rows that other releases wrote: frames of types unknown to this release, and messages without a time.
 
 Each function runs one statement on the caller's connection and changes nothing.
 """
@@ -12,7 +12,7 @@ from psycopg.rows import class_row
 from frameledger_services.database_types import Connection
 
 UNKNOWN_DAYS = 7
-"""Frames of unknown type that are older are not reported: they stay in the archive after their cause was fixed."""
+"""Older frames of unknown type are not reported: they stay in the archive after their cause was fixed."""
 
 COUNTED = 1_000
 """Counting stops at this number."""
@@ -28,7 +28,7 @@ class UnknownFrames:
 
 
 async def unknown_frames(connection: Connection) -> UnknownFrames | None:
-    """Those that were logged in the last `UNKNOWN_DAYS` days; None if there are none."""
+    """Returns those that were logged in the last `UNKNOWN_DAYS` days; None if there are none."""
     async with connection.cursor(row_factory=class_row(UnknownFrames)) as cursor:
         await cursor.execute(
             """
@@ -48,7 +48,7 @@ async def unknown_frames(connection: Connection) -> UnknownFrames | None:
 
 
 async def messages_without_time(connection: Connection) -> int:
-    """Counts messages that an older release wrote, without the time at which they were said; up to `COUNTED`."""
+    """Returns the number of messages that an older release wrote without a time, up to `COUNTED`."""
     cursor = await connection.execute(
         "SELECT count(*) FROM (SELECT FROM messages WHERE said_at IS NULL LIMIT %s) AS without", (COUNTED,)
     )

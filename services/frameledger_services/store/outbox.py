@@ -1,6 +1,6 @@
 """The rows of `outbox`, and the statements on them. No function here commits.
 
-Rows that are already in the table are kept as places only, in pages, and are read page by page.
+Rows that are already in the table are represented only by their places, in pages, and read page by page.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OutboxPlace = tuple[str, int, int, int, int]
 
 @dataclass(slots=True)
 class OutboxRow:
-    """A row of `outbox`: a record to be published, under the place of its cause."""
+    """A row of `outbox`: a record to be published, at the place of its cause."""
 
     topic: str
     partition: int
@@ -54,7 +54,7 @@ class OutboxRow:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableHeaders:
-    """A row of `outbox` whose headers are not those of a record: somebody wrote them by hand."""
+    """A row of `outbox` whose headers are not those of a record, because they were written by hand."""
 
     place: OutboxPlace
     kind: str
@@ -70,12 +70,12 @@ PAGE_BYTES = 8 * 1024 * 1024
 """A page ends at either limit; a single row may be as large as the largest record."""
 
 FETCH_ROWS = 2_000
-"""Rows without values that are fetched together."""
+"""Number of rows without values that are fetched together."""
 
 
 @dataclass(slots=True)
 class OutboxPage:
-    """Rows of one partition for one topic, from the first place to the last: known by these, without their values.
+    """Rows of one partition for one topic, from the first place to the last, without their values.
 
     All are of one generation, since a range of offsets is found by the primary key, in which the generation comes last.
     """
@@ -88,10 +88,10 @@ class OutboxPage:
     rows: int = 1
     size: int = 0
     partitions: frozenset[int] = frozenset()
-    """The partitions of `to_topic` that its rows go to, if they are counted."""
+    """The partitions of `to_topic` of its rows, if they are tracked."""
 
     def takes(self, topic: str, position: Position, size: int) -> bool:
-        """Whether a row may be added: it lies after the last one in the same generation, and the page has room."""
+        """Whether a row can be added: it is after the last one in the same generation, and the page has room."""
         return (
             self.topic == topic
             and self.last[0] == position[0]
@@ -116,7 +116,7 @@ class OutboxPages:
         return iter(self._pages)
 
     def add(self, row: OutboxRow) -> OutboxPage:
-        """Add a row by its place; its value is read again. Returns its page."""
+        """Add a row by its place; its value is read again later. Returns its page."""
         position = row.generation, row.offset, row.ordinal
         return self.add_place(row.topic, row.partition, row.to_topic, position, row.size)
 
@@ -137,30 +137,31 @@ class OutboxPages:
         self._open[page.partition, page.to_topic] = page
 
     def first(self) -> OutboxPage:
-        """Returns the first page, to which nothing is added from now on. It stays in the queue until `done`."""
+        """Returns the first page and closes it. It stays in the queue until `done`."""
         return self.closed(0)
 
     def closed(self, index: int) -> OutboxPage:
-        """Returns the page at this index, to which nothing is added from now on."""
+        """Returns the page at this index and closes it: no rows are added from now on."""
         page = self._pages[index]
         if self._open.get((page.partition, page.to_topic)) is page:
             del self._open[page.partition, page.to_topic]
         return page
 
     def done(self, index: int = 0) -> None:
-        """Remove a page to which nothing is added: the first one, or another."""
+        """Remove a closed page: the first one, or another."""
         del self._pages[index]
 
 
 COLUMNS = tuple(OutboxRow.__dataclass_fields__)
 
-# The headers, the last column, as text: the driver would refuse a whole page if it could not parse those of one row.
+# The headers, the last column, are read as text: if the driver could not parse those of one row, it would refuse the
+# whole page.
 _COLUMNS_READ = ", ".join(f'"{column}"' for column in COLUMNS) + "::text"
 _all_but_headers = attrgetter(*COLUMNS[:-1])
 
 
 async def delete(connection: Connection, places: Sequence[OutboxPlace]) -> None:
-    """Delete rows that are published."""
+    """Delete published rows."""
     await connection.execute(
         """
         DELETE FROM outbox USING unnest(%s::text[], %s::int[], %s::int[], %s::bigint[], %s::int[])
@@ -180,8 +181,8 @@ async def delete(connection: Connection, places: Sequence[OutboxPlace]) -> None:
 
 
 async def read(connection: Connection, page: OutboxPage) -> tuple[list[OutboxRow], list[UnreadableHeaders]]:
-    """Returns the rows of a page that are still in the outbox, in the order of their places; an unreadable row is
-    replaced by what is wrong with it."""
+    """Returns the rows of a page that are still in the outbox, in the order of their places. An unreadable row is
+    returned as its error."""
     generation, first_offset, first_ordinal = page.first
     _, last_offset, last_ordinal = page.last
     # The plain range of offsets tells the planner how few rows a page is; it does not estimate ranges of places.
@@ -219,10 +220,10 @@ async def read(connection: Connection, page: OutboxPage) -> tuple[list[OutboxRow
 
 
 async def left_behind(connection: Connection, topic: str, partition: int) -> list[OutboxPage]:
-    """Returns the rows that a former owner of a partition did not delete, also those of sealed generations, as pages
-    without values: the memory that they take does not depend on the size of the rows."""
+    """Returns the rows that a former owner of a partition did not delete, including those of sealed generations, as
+    pages without values, so that their memory does not depend on the size of the rows."""
     pages = OutboxPages()
-    # No index has this order. A cursor sorts the rows once, where a query for each page would sort them each time.
+    # No index has this order. A cursor sorts the rows once, while a query for each page would sort them each time.
     async with connection.transaction(), connection.cursor(name="left_behind") as cursor:
         await cursor.execute(
             """

@@ -1,12 +1,13 @@
 """Speakers whose stop is missing, and the conditions that all queries for overdue work share.
 
-Each function runs one statement and changes nothing. It reads what is open, by the partial index on exactly that, and a
-bounded number of its frames, however long the conversation. It returns at most `MAX_ROWS` rows.
+Each function runs one statement and changes nothing. It reads what is open by a partial index, and a bounded number of
+frames, however long the conversation is. It returns at most `MAX_ROWS` rows.
 
-There are two clocks. Silence is counted from when the last frame became known, which is when it was written to the
-tables (`recorded_at`): nothing is overdue because the projector was away for an hour. A call's deadline is counted from
-its dispatch. Both consider only partitions whose projection recently reached the end of the log (`current`), so that
-nothing is judged that is already settled on the log. Contexts that are parked, recordings or ended are not judged.
+There are two clocks. Silence is measured from the time at which the last frame was written to the tables
+(`recorded_at`), so nothing becomes overdue because the projector was down for an hour. A call's deadline is measured
+from its dispatch. Both consider only partitions whose projection recently reached the end of the log (`current`), so
+that nothing is settled here that is already settled on the log. Contexts that are parked, recordings or ended are
+excluded.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ Row = TypeVar("Row")
 MAX_ROWS = 200
 
 WINDOW = 10_000
-"""The number of a context's newest frames that are searched; a speaker without a frame among them has been silent."""
+"""The number of a context's newest frames that are searched; a speaker without a frame among them is silent."""
 
 JUDGED = "head.parked_version IS NULL AND NOT head.recording AND NOT head.ended"
-"""The condition on a context `head` that its overdue work is settled."""
+"""The condition on a context `head` whose overdue work is settled."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverdueTurn:
     """A turn of the user without a frame of the user since `heard_version`. `version` is that of the context.
 
-    `waits`: it was stopped, and its final words are missing; else its stop is missing. `causation_id` is the frame that
-    opened it.
+    `waits`: it was stopped and its final words are missing; otherwise its stop is missing. `causation_id` is the frame
+    that opened it.
     """
 
     context_id: str
@@ -63,7 +64,7 @@ async def turns(
     connection: Connection, silent: float | None, final_words: float | None, current: Sequence[int]
 ) -> list[OverdueTurn]:
     """Returns turns without a frame of the user for this many seconds: `silent` while the user speaks, `final_words`
-    after the stop. None excludes the turns of that kind."""
+    after the stop. None excludes turns of that kind."""
     return await rows(
         connection,
         OverdueTurn,
@@ -109,13 +110,13 @@ async def speeches(connection: Connection, limit: float, current: Sequence[int])
 
 
 def ago(limit: str) -> str:
-    """SQL: `limit` seconds before the statement began, in a form that can use an index. NULL if `limit` is."""
+    """SQL: `limit` seconds before the statement began, in a form that can use an index. NULL if `limit` is NULL."""
     return f"now() - make_interval(secs => %({limit})s::double precision)"
 
 
 def newest_frame(since: str, matching: str) -> str:
-    """SQL: the newest frame of `head` that matches, from version `since` on. The frame at `since` matches in any case,
-    and so does the oldest one of the window: versions have no gaps, so there is always one."""
+    """SQL: the newest frame of `head` that matches, from version `since` on. The frame at `since` always matches, and
+    so does the oldest one of the window; since versions have no gaps, there always is one."""
     oldest = f"greatest({since}, head.version - {WINDOW} + 1)"
     return f"""
         SELECT frame.version, frame.recorded_at, frame.partition

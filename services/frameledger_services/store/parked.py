@@ -20,7 +20,7 @@ from frameledger_services.store.projections import PROJECTION
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A conversation with `waiting` frames, from version `since` on, that are stored and not folded."""
+    """A conversation with `waiting` frames, from version `since` on, that are stored but not folded."""
 
     context_id: str
     since: int
@@ -30,7 +30,7 @@ class Parked:
 
 
 class ParkedFrame(NamedTuple):
-    """A frame that is stored and not folded."""
+    """A frame that is stored but not folded."""
 
     version: int
     frame_id: UUID
@@ -76,8 +76,8 @@ async def partition_of(connection: Connection, context_id: str) -> int | None:
 
 
 async def fence(connection: Connection, topic: str, partition: int) -> bool:
-    """Lock a partition until the transaction ends, and fence its owner, because the heads in its memory are not valid
-    any more. The owner notices with its next batch, drops them, and takes the partition over again. Returns whether its
+    """Lock a partition until the transaction ends, and fence its owner, because the heads in its memory are no longer
+    valid. The owner notices with its next batch, drops them, and takes the partition over again. Returns whether its
     effects are held back."""
     for _ in range(2):
         cursor = await connection.execute(
@@ -88,15 +88,15 @@ async def fence(connection: Connection, topic: str, partition: int) -> bool:
             """,
             (PROJECTION, topic, partition),
         )
-        # None: nobody ever read the partition, or `recover` sealed its row while we waited for it, and by now there
-        # is the row of a newer generation.
+        # None: the partition was never read, or `recover` sealed its row while this waited for it, and a newer
+        # generation has a row by now.
         if (row := await cursor.fetchone()) is not None:
             return bool(row[0])
     return False
 
 
 async def hold(connection: Connection, context_id: str) -> datetime | None:
-    """Lock a parked conversation, and return the time; None if it is not parked, or does not exist."""
+    """Lock a parked conversation. Returns the time, or None if it is not parked, or does not exist."""
     cursor = await connection.execute(
         """
         SELECT clock_timestamp() FROM contexts
@@ -112,8 +112,8 @@ async def hold(connection: Connection, context_id: str) -> datetime | None:
 async def next_frames(
     connection: Connection, context_id: str, version: int, *, limit: int, limit_bytes: int
 ) -> list[ParkedFrame]:
-    """Returns the frames of a conversation from a version on, in order: `limit` at most, and ended by the one that
-    brings them beyond `limit_bytes`."""
+    """Returns the frames of a conversation from a version on, in order: at most `limit`, and none after the frame that
+    brings them above `limit_bytes`."""
     return await _FRAMES.page(connection, context_id, after=version - 1, limit=limit, limit_bytes=limit_bytes)
 
 
@@ -121,7 +121,7 @@ _FRAMES = FramePages(ParkedFrame._make, ParkedFrame._fields)
 
 
 async def settle(connection: Connection, context_id: str, settled: Sequence[Settled], why: str) -> None:
-    """Give these frames their outcomes; `outcome_changes` keeps who did it, and why."""
+    """Give these frames their outcomes; `outcome_changes` records who did it, and why."""
     await connection.execute(
         """
         SELECT count(settle_outcome(%s, settled.version, settled.outcome, settled.reason, %s))

@@ -1,4 +1,4 @@
-"""How far the projectors have read each partition of a topic."""
+"""The position up to which the projectors have read each partition of a topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from frameledger_services.store.server import THIS_DATABASE
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """How far a partition was read."""
+    """The position up to which a partition was read."""
 
     partition: int
     next_offset: int
@@ -21,11 +21,11 @@ class PartitionProgress:
     """The number of records that were not stored when the owner last checked, or None if it never has."""
 
     lag_seconds: float | None
-    """How old the newest record is that was read, if there is a gap; else 0. None like `gap`."""
+    """The age of the newest record that was read, if there is a gap; otherwise 0. None if `gap` is None."""
 
     owner: str | None
     is_owned: bool
-    """Whether the owner's session lives, in this database."""
+    """Whether the owner's session is alive, in this database."""
 
 
 async def progress(connection: Connection, topic: str) -> list[PartitionProgress]:

@@ -1,7 +1,7 @@
-"""Every message, era, setting and call that a conversation ever had, with the versions for which it held. One statement
-each.
+"""Every message, era, setting and call that a conversation ever had, with the versions at which it was valid. One
+statement each.
 
-JSON stays text: it can be passed on without parsing.
+JSON stays text, so that it can be passed on without parsing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from frameledger_services.store.valid_to import FOR_EVER
 
 @dataclass(frozen=True, slots=True)
 class PastMessage:
-    """A message as it was from one version until before another."""
+    """A message with its content from one version until before another."""
 
     era: int
     position: int
@@ -82,7 +82,7 @@ class PastCall:
 async def messages(
     connection: Connection, context_id: str, era: int | None, after: int | None = None
 ) -> list[PastMessage]:
-    """Returns every row of the messages of an era, or of all; with `after` those that began or ended after it."""
+    """Returns all rows of the messages of an era, or of all eras; with `after` those that began or ended after it."""
     async with connection.cursor(row_factory=class_row(PastMessage)) as cursor:
         await cursor.execute(
             f"""
@@ -108,7 +108,7 @@ async def eras(connection: Connection, context_id: str) -> list[PastEra]:
 
 
 async def settings(connection: Connection, context_id: str, after: int | None = None) -> list[PastSetting]:
-    """Returns every value that a setting had; with `after` those that it got after that version."""
+    """Returns every value of the settings; with `after` those set after that version."""
     async with connection.cursor(row_factory=class_row(PastSetting)) as cursor:
         await cursor.execute(
             "SELECT name, valid_from, value::text AS value FROM context_settings "

@@ -1,4 +1,4 @@
-"""How far each partition is stored, and its owner: the rows by which projectors fence each other."""
+"""The stored position of each partition, and its owner: the rows by which projectors fence each other."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store.server import THIS_DATABASE
 
 PROJECTION = "contexts"
-"""The projection that the tables of this database are."""
+"""The name of the projection in the tables of this database."""
 
 HELD_UNTIL_KNOWN = -1
-"""In `effects_held_until`: the new owner has not read yet where the log ends; the former owner had reached the end."""
+"""In `effects_held_until`: the new owner has not yet read the end of the log; the former owner had reached the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A partition of a new owner, and where it continues."""
+    """A partition of a new owner, and the offset from which it continues."""
 
     partition: int
     epoch: int
@@ -34,18 +34,18 @@ class Assignment:
     """Number of owners that crashed at `next_offset`; see `projector.crashes`."""
 
     crashes_alone: int
-    """Number of them that had begun the next record alone."""
+    """Number of those that had begun the next record alone."""
 
     generation: int
     """The topic's generation, to which the offsets belong."""
 
     effects_held_until: int
-    """The offset that a former owner did not reach, `HELD_UNTIL_KNOWN` if it held nothing; see `held_effects`."""
+    """The offset that a former owner did not reach, or `HELD_UNTIL_KNOWN` if it held nothing; see `held_effects`."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPosition:
-    """How far a partition is stored."""
+    """The stored position of a partition."""
 
     partition: int
     next_offset: int
@@ -56,7 +56,7 @@ class StoredPosition:
 
 @value
 class Progress:
-    """The new checkpoint of a partition; `epoch` and `expected` (the old `next_offset`) are what its row must have."""
+    """The new checkpoint of a partition. Its row must have `epoch` and `expected` (the old `next_offset`)."""
 
     partition: int
     epoch: int
@@ -72,23 +72,24 @@ class Progress:
 async def assign(
     connection: Connection, topic: str, partition: int, owner: str, *, ended: bool = False
 ) -> Assignment:
-    """Take a partition over in the topic's newest generation: one statement, which raises its epoch, and so fences the
-    former owner, and counts a crash if that one crashed (`projector.crashes`). Its effects are held back from here on,
-    until the owner releases them (`held_effects`). `owner` is a unique name of the process. With `ended` the former
-    owner did not crash in any case: its session was in the middle of a statement, and was terminated for that. Waits
-    for the owner's transaction, as long as the session's `lock_timeout` allows (`LockNotAvailable`). Called twice it
-    raises the epoch twice.
+    """Take a partition over in the topic's newest generation, with one statement: it raises the epoch, which fences the
+    former owner, and counts a crash if that owner crashed (`projector.crashes`).
+
+    Its effects are held back from here on, until the owner releases them (`held_effects`). `owner` is a unique name of
+    the process. `ended` means that the former owner did not crash: its session was in the middle of a statement, and
+    was terminated for that. Waits for the owner's transaction, as long as the session's `lock_timeout` allows
+    (`LockNotAvailable`). Called twice, it raises the epoch twice.
     """
     row: Assignment | None = None
     while row is None:
-        # None: `recover` sealed the row while we waited for it, and there is a newer generation now.
+        # None: `recover` sealed the row while this waited for it, and there is a newer generation now.
         async with connection.cursor(row_factory=class_row(Assignment)) as cursor:
             await cursor.execute(_ASSIGN, (PROJECTION, topic, topic, partition, owner, ended))
             row = await cursor.fetchone()
     return row
 
 
-# The statistics of the background writer are reset by each crash of the server, even if its postmaster survived. An
+# Each crash of the server resets the statistics of the background writer, even if its postmaster survived. An
 # administrator can reset them, too; then one crash of an owner is not counted.
 _SERVER_STARTED_AT = "(SELECT greatest(pg_postmaster_start_time(), stats_reset) FROM pg_stat_bgwriter)"
 
@@ -135,8 +136,8 @@ _ASSIGN = f"""
 async def duplicate_instance(
     connection: Connection, topic: str, name: str, owner: str
 ) -> tuple[str, int] | None:
-    """Returns an owner of a partition that has this name, is not `owner`, and has a live session, with that session's
-    pid; None if there is none. Of another user's session the start is not visible."""
+    """Returns an owner of a partition that has this name, is not `owner`, and has a live session, with the pid of that
+    session; None if there is none. The start of another user's session is not visible."""
     cursor = await connection.execute(
         f"""
         SELECT p.owner, p.owner_pid FROM projections AS p
@@ -154,10 +155,10 @@ async def duplicate_instance(
 async def note_attempt(
     connection: Connection, topic: str, attempt: Literal["batch", "record"], epochs: Mapping[int, int]
 ) -> None:
-    """Note, in a commit of its own, that the owner begins records of these partitions, given with their epochs.
+    """Record, in a commit of its own, that the owner begins records of these partitions, given with their epochs.
 
-    Partitions of another owner are not touched. The note need not be on disk: if the database crashes too, no record
-    was the cause.
+    Partitions of another owner are not changed. The row need not be on disk: if the database crashes too, no record was
+    the cause.
     """
     await connection.execute(
         """
@@ -172,7 +173,7 @@ async def note_attempt(
 
 
 async def clear_attempts(connection: Connection, topic: str, owner: str) -> None:
-    """Note that this owner ends in order, whatever it has begun. Crashes that are counted stay."""
+    """Record that this owner shuts down in order, whatever it has begun. Crashes that are already counted remain."""
     await connection.execute(
         """
         UPDATE projections SET attempt = NULL
@@ -183,7 +184,7 @@ async def clear_attempts(connection: Connection, topic: str, owner: str) -> None
 
 
 async def reset_crashes(connection: Connection, topic: str, partition: int, epoch: int) -> None:
-    """Reset the crashes of a partition: there is no record at `next_offset` that could be the cause."""
+    """Reset the crashes of a partition: there is no record at `next_offset` that could have caused them."""
     await connection.execute(
         """
         UPDATE projections SET crashes = 0, crashes_alone = 0
@@ -197,7 +198,7 @@ async def terminate_owner(connection: Connection, topic: str, partition: int) ->
     """Terminate the session that owns a partition. Returns whether there was one.
 
     No timeout of PostgreSQL ends a session whose client froze in the middle of a COPY. The pid may belong to another
-    session by now, so the session's start has to match, too.
+    session by now, so the session's start has to match too.
     """
     cursor = await connection.execute(
         f"""
@@ -216,8 +217,8 @@ async def terminate_owner(connection: Connection, topic: str, partition: int) ->
 
 
 async def next_offsets(connection: Connection, topic: str) -> dict[int, int]:
-    """Returns the next offset of each partition that was ever projected, except those whose effects are held: there
-    the projector has not yet requested what is open."""
+    """Returns the next offset of each partition that was ever projected, except those whose effects are held: the
+    projector has not yet requested their open work."""
     cursor = await connection.execute(
         """
         SELECT partition, next_offset FROM projections
@@ -229,7 +230,7 @@ async def next_offsets(connection: Connection, topic: str) -> dict[int, int]:
 
 
 async def stored_positions(connection: Connection, topic: str) -> list[StoredPosition]:
-    """Returns how far the partitions of a topic are stored in its newest generation, without those never read."""
+    """Returns the positions of a topic's partitions in its newest generation, without those that were never read."""
     async with connection.cursor(row_factory=class_row(StoredPosition)) as cursor:
         await cursor.execute(
             """

@@ -14,8 +14,8 @@ from frameledger_services.store.projections import PROJECTION
 
 @dataclass(frozen=True, slots=True)
 class HeldHead:
-    """The columns of `contexts` that do not follow from the conversation's frames, and those that the frames have to
-    lead to."""
+    """The columns of `contexts` that are not derived from the conversation's frames, and those that the fold of the
+    frames has to match."""
 
     version: int
     parked_version: int | None
@@ -33,8 +33,8 @@ class HeldHead:
 
 
 class OpenWork(NamedTuple):
-    """A run that is open, or a call that was dispatched and is not settled. Its version is that of the frame that
-    requested it."""
+    """An open run, or a call that was dispatched and is not settled. Its version is that of the frame that requested
+    it."""
 
     kind: str
     id: str
@@ -50,7 +50,7 @@ async def hold(connection: Connection, context_id: str) -> HeldHead | None:
 
 
 async def look(connection: Connection, context_id: str) -> HeldHead | None:
-    """Read the same without a lock: it may change at once."""
+    """Read the same without a lock: it may change at any time."""
     return await _head(connection, _HEAD, context_id)
 
 
@@ -98,8 +98,8 @@ async def delete_rows(connection: Connection, context_id: str) -> None:
 
 
 async def end(connection: Connection, context_id: str, *, on_disk: bool) -> None:
-    """Note that a conversation was rebuilt, all of it by the fold that its head names. Unless `on_disk`, a crash of the
-    database in the moments after the commit may undo it, and all that is committed later."""
+    """Record that a conversation was rebuilt, all of it by the fold that its head names. Unless `on_disk`, a crash of
+    the database shortly after the commit may undo this and everything that is committed later."""
     await connection.execute(
         """
         UPDATE contexts SET rebuilt = rebuilt + 1, folded_by = NULL
@@ -110,7 +110,7 @@ async def end(connection: Connection, context_id: str, *, on_disk: bool) -> None
 
 
 async def any_partition(connection: Connection, topic: str) -> int | None:
-    """Returns a partition that projectors read, always the same one; None if none ever did."""
+    """Returns a partition that projectors read, always the same one; None if none was ever read."""
     cursor = await connection.execute(
         "SELECT min(partition) FROM projections WHERE projection = %s AND topic = %s AND sealed_at IS NULL",
         (PROJECTION, topic),
@@ -120,7 +120,7 @@ async def any_partition(connection: Connection, topic: str) -> int | None:
 
 
 async def open_work(connection: Connection, context_id: str) -> set[OpenWork]:
-    """Returns the work of a conversation that was requested and is not over."""
+    """Returns the work of a conversation that was requested and has not ended."""
     cursor = await connection.execute(
         """
         SELECT 'run', run_id, opened_version FROM runs WHERE context_id = %(id)s AND status = 'open'

@@ -1,4 +1,5 @@
-"""The table `rebuilds`: how far a rebuild of many conversations is. Each function runs one statement; none commits."""
+"""The table `rebuilds`: the progress of a rebuild of many conversations. Each function runs one statement; none
+commits."""
 
 from __future__ import annotations
 
@@ -80,8 +81,8 @@ async def begin(connection: Connection, kind: RebuildKind) -> RebuildProgress:
 
 
 async def hold(connection: Connection, number: int) -> bool:
-    """Lock a rebuild for as long as the session lasts. Returns False if another session has locked it. Waits for the
-    session of a process that died a moment ago."""
+    """Lock a rebuild until the session ends. Returns False if another session has locked it. Waits for the session of a
+    process that has just died."""
     try:
         await connection.execute(
             "SELECT set_config('lock_timeout', %s, true), pg_advisory_lock(716023650, %s::int4)",
@@ -93,7 +94,7 @@ async def hold(connection: Connection, number: int) -> bool:
 
 
 async def save(connection: Connection, progress: RebuildProgress, *, ended: bool) -> None:
-    """Note how far a rebuild is, and whether that is its end."""
+    """Store the progress of a rebuild, and whether it has ended."""
     await connection.execute(
         """
         UPDATE rebuilds SET

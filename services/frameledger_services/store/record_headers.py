@@ -14,17 +14,17 @@ def headers_as_json(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
 
 
 def headers_from_json(written: str) -> tuple[tuple[str, bytes | None], ...]:
-    """Returns the headers that `headers_as_json` wrote. Raises ValueError for anything else, which only somebody who
-    changes rows by hand writes."""
+    """Returns the headers that `headers_as_json` wrote. Raises ValueError for anything else, which only manual changes
+    of rows cause."""
     try:
         pairs = json.loads(written)
         if not all(isinstance(pair, list) for pair in pairs):
             # A text of two letters would be read as a pair.
             raise TypeError("a header is a list of a name and a value")
         headers = tuple((name, _header_bytes(value)) for name, value in pairs)
-        # No record has a name with half of a character.
+        # No record has a name with half of a surrogate pair.
         "".join(name for name, _ in headers).encode()
-    # What JSON of another shape leads to, and JSON that is nested too deeply.
+    # Raised for JSON of another shape, and for JSON that is nested too deeply.
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise ValueError(f"not the headers of a record: {error!r}") from error
     return headers

@@ -39,8 +39,8 @@ class NewRecoveryReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Republication:
-    """What was republished of a partition, for its newest generation: the number of frames, and the highest offset of a
-    copy, None if there is no copy."""
+    """The republished frames of a partition, for its newest generation: their number, and the highest offset of a copy,
+    None if there is no copy."""
 
     partition: int
     generation: int
@@ -49,7 +49,7 @@ class Republication:
 
 
 async def receipts(connection: Connection, topic: str) -> list[RecoveryReceipt]:
-    """How every generation of every partition began, except the first."""
+    """Returns the start of every generation of every partition, except the first."""
     async with connection.cursor(row_factory=class_row(RecoveryReceipt)) as cursor:
         await cursor.execute(
             """
@@ -68,7 +68,7 @@ async def seal(connection: Connection, topic: str, generation: int, partitions: 
     """End a generation: the owners of its partitions are fenced, and no projector can take one over. Returns the
     position of each partition.
 
-    Waits for transactions under way, as `projections.assign` does. A missing partition was sealed already.
+    Waits for transactions in progress, as `projections.assign` does. A missing partition was already sealed.
     """
     async with connection.cursor(row_factory=class_row(StoredPosition)) as cursor:
         await cursor.execute(
@@ -162,7 +162,7 @@ async def write_receipts(
 async def note_republished(
     connection: Connection, topic: str, republications: Sequence[Republication]
 ) -> None:
-    """Note that everything that these partitions lost is republished, for these generations and those before them."""
+    """Record that everything these partitions lost was republished, for these generations and earlier ones."""
     async with connection.cursor() as cursor:
         await cursor.executemany(
             """

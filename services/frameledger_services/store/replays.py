@@ -1,5 +1,5 @@
-"""What a replay reads: frames in order, the valid attempt of their run, and calls that began with them without a frame
-of their own."""
+"""What a replay reads: frames in order, the valid attempt of their run, and calls that started with them without a
+frame of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from frameledger_services.store.frame_pages import PAGE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class WrittenMessage:
-    """A message, by the frame that wrote it first."""
+    """A message, with the frame that first wrote it."""
 
     version: int
     """That of the frame."""
@@ -32,8 +32,8 @@ class WrittenMessage:
 
 @dataclass(frozen=True, slots=True)
 class RecordedFrame:
-    """A stored frame with its times. `attempt` and `claim` are those of the latest attempt of the run that it names;
-    None if it names none that is known."""
+    """A stored frame with its times. `attempt` and `claim` are those of the latest attempt of its run; None if it names
+    no known run."""
 
     version: int
     frame_id: UUID
@@ -46,21 +46,21 @@ class RecordedFrame:
     attempt: int | None
     claim: str | None
     rewrites: WrittenMessage | None = None
-    """The message that it rewrites, if it does."""
+    """The message that it rewrites, if it is a rewrite."""
 
     keeps: Mapping[str, Any] | None = None
-    """A message that it wrote and a client rewrote, if its attempt of the run is not the valid one: that message was
+    """A message that it wrote and a client rewrote, if its attempt is not the valid one of the run: that message was
     not retracted with the others."""
 
     begins: tuple[BegunCall, ...] = ()
-    """The calls of a client that began with it, in their order: no frame says so."""
+    """The calls of a client that started with it, in order: no frame starts them."""
 
 
 async def frames(
     connection: Connection, context_id: str, after: int, until: int, limit: int
 ) -> list[RecordedFrame]:
-    """Returns the frames of a conversation after a version and up to another one, in order: `limit` at most, and ended
-    by the one that brings their payloads beyond `PAGE_BYTES`. Empty only if there are none."""
+    """Returns the frames of a conversation after a version and up to another one, in order: at most `limit`, and none
+    after the frame that brings their payloads above `PAGE_BYTES`. Empty only if there are no more frames."""
     cursor = await connection.execute(_FRAMES, (context_id, after, until, limit, PAGE_BYTES))
     recorded = [
         RecordedFrame(
@@ -81,18 +81,18 @@ async def frames(
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The effect of an opening on the conversation of copies."""
+    """The effect of a frame that opens the conversation of copies."""
 
     logged_at: datetime
-    """When the opening was logged."""
+    """When that frame was logged."""
 
     is_recording: bool
     """Whether the conversation is a recording now."""
 
 
 async def opened(connection: Connection, context_id: str, version: int) -> Opened | None:
-    """Returns the effect of the opening at this version on a conversation; None if it does not exist, as after an
-    erasure."""
+    """Returns the effect of the opening frame at this version on a conversation; None if it does not exist, for
+    instance after an erasure."""
     cursor = await connection.execute(
         """
         SELECT opening.logged_at, head.recording
@@ -106,8 +106,8 @@ async def opened(connection: Connection, context_id: str, version: int) -> Opene
     return None if row is None else Opened(*row)
 
 
-# A position is given once, and those that one frame gives lie side by side: after the last one of the frames before.
-# A payload may have any JSON in its fields, and text that PostgreSQL has no characters for: `json_text` reads it.
+# A position is assigned once, and those of one frame are consecutive: after the last one of the earlier frames. A
+# payload may have any JSON in its fields, and text that PostgreSQL cannot represent: `json_text` reads it.
 _FRAMES = """
     SELECT frames.version, frames.frame_id, frames.type, frames.outcome, frames.logged_at, frames.produced_at,
         frames.causation_id, convert_to(frames.payload::text, 'UTF8') AS payload, runs.attempt, runs.claim,

@@ -1,4 +1,4 @@
-"""What a rerun reads of its original: runs, their texts and calls, and the recorded results."""
+"""What a rerun reads from its original: runs, their texts and calls, and the recorded results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from frameledger_services.database_types import Connection
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run that has begun."""
+    """A run that has started."""
 
     run_id: str
     opened_version: int
@@ -33,12 +33,12 @@ class RecordedRun:
     closed_at: datetime | None
     error: str | None
     said: str | None
-    """The text that it had said when it was interrupted, if the context keeps less of that."""
+    """The text that it had generated when it was interrupted, if the context keeps only a part of that."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """A call on record. `result` is None for none."""
+    """A recorded call. `result` is None without a result."""
 
     run_id: str | None
     function_name: str
@@ -48,7 +48,7 @@ class RecordedCall:
 
 
 async def runs_from(connection: Connection, context_id: str, version: int, limit: int) -> list[RecordedRun]:
-    """Returns the runs of a conversation that read this version of it or a later one, in their order."""
+    """Returns the runs of a conversation that read this version of it or a later one, in order."""
     async with connection.cursor(row_factory=class_row(RecordedRun)) as cursor:
         await cursor.execute(
             """
@@ -65,7 +65,7 @@ async def runs_from(connection: Connection, context_id: str, version: int, limit
 
 
 async def texts_of(connection: Connection, context_id: str, run_ids: Sequence[str]) -> dict[str, str]:
-    """Returns the text of the runs of a conversation when they were closed, by run, without runs that said nothing."""
+    """Returns the text of a conversation's runs when they were closed, by run; runs without text are omitted."""
     cursor = await connection.execute(
         """
         SELECT runs.run_id, string_agg(said.text, ' ' ORDER BY said.position)
@@ -82,7 +82,7 @@ async def texts_of(connection: Connection, context_id: str, run_ids: Sequence[st
 
 
 async def calls_from(connection: Connection, context_id: str, version: int, limit: int) -> list[RecordedCall]:
-    """Returns the calls of a conversation that were announced or started after a version, in their order."""
+    """Returns the calls of a conversation that were announced or started after a version, in order."""
     async with connection.cursor(row_factory=class_row(RecordedCall)) as cursor:
         await cursor.execute(
             """
@@ -98,7 +98,7 @@ async def calls_from(connection: Connection, context_id: str, version: int, limi
 
 
 async def answered_versions(connection: Connection, context_id: str, after: int, limit: int) -> list[int]:
-    """Returns the versions that runs of a conversation read which came to their end, after a version, in order."""
+    """Returns the versions after a version that were read by runs which ended normally, in order."""
     cursor = await connection.execute(
         """
         SELECT opened_version FROM runs
@@ -123,7 +123,7 @@ async def run_versions(connection: Connection, context_id: str) -> Sequence[int]
 
 
 async def active_since(connection: Connection, since: datetime, after: str, limit: int) -> list[str]:
-    """Returns conversations with a frame since a time, without experiments, in the order of their ids after one."""
+    """Returns conversations with a frame since a time, without experiments, in the order of their ids after an id."""
     cursor = await connection.execute(
         """
         SELECT context_id FROM contexts

@@ -1,8 +1,8 @@
 """Rows as parameters: several as one JSON array, for `json_to_recordset`; a single one as its values.
 
-One array is cheaper than one for each column, and the statement does not depend on the number of rows, so it stays
-prepared. Values of `json` columns are strings in the array, and are stored byte for byte. For a single row the database
-need not parse anything if each value is a parameter.
+One array is cheaper than one per column, and the statement does not depend on the number of rows, so it stays prepared.
+Values of `json` columns are strings in the array, and are stored byte for byte. For a single row the database need not
+parse anything if each value is a parameter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def from_item(columns: Columns, *, single: bool = False) -> str:
     if single:
         items = ", ".join(f'%s::{kind} AS "{column}"' for column, kind in columns.items())
         return f"(SELECT {items}) AS given"
-    # As `text`, since the JSON inside of JSON would lose its spaces and could not hold an escaped NUL.
+    # As `text`, since JSON inside JSON would lose its whitespace and could not contain an escaped NUL.
     definitions = ", ".join(
         f'"{column}" {"text" if kind == "json" else kind}' for column, kind in columns.items()
     )
@@ -71,16 +71,16 @@ def _encoded(columns: Columns, rows: Iterable[Sequence[Any]]) -> str:
 @lru_cache(maxsize=256)
 def columns_of(table: Table, names: tuple[str, ...]) -> Columns:
     """Returns some columns of a table."""
-    # SQLAlchemy's names are a kind of str that orjson does not take.
+    # SQLAlchemy's names are a subclass of str that orjson does not accept.
     return {str(name): type_name(table, name) for name in names}
 
 
 @lru_cache(maxsize=256)
 def update_of(table: Table, key: tuple[str, ...], always: frozenset[str], *, others: bool) -> str:
     """Returns the statement that updates rows, found by their key. The columns in `always` are set in every row. With
-    `others` all other columns can be set too: the parameter `changes` of a row has a bit for each column that is.
+    `others` all other columns can be set too: the parameter `changes` of a row has a bit for each column to set.
 
-    With the others it is the same whichever columns change, and costs for each column that it names.
+    With `others` the statement is the same whichever columns change, and its cost grows with each column that it names.
     """
     columns = columns_of(table, tuple(column.name for column in table.columns))
     kinds = {column: kind for column, kind in columns.items() if others or column in key or column in always}
@@ -117,7 +117,7 @@ def _same(table: Table, key: tuple[str, ...]) -> str:
 
 
 def changes(table: Table, rows: Iterable[Mapping[str, Any]]) -> str:
-    """The parameter of `update_of` for rows that have the key's columns and those that change."""
+    """Returns the parameter of `update_of` for rows that have the key's columns and those that change."""
     return orjson.dumps([_change(row, *_writers(table, tuple(row))) for row in rows]).decode()
 
 
@@ -133,7 +133,7 @@ def _change(
 
 @lru_cache(maxsize=1_024)
 def _writers(table: Table, names: tuple[str, ...]) -> tuple[int, Sequence[tuple[str, Callable[[Any], str]]]]:
-    """The bits of these columns, and how those are written that JSON has no values for."""
+    """Returns the bits of these columns, and the functions that write values without a JSON form."""
     bits = sum(1 << bit for bit, column in enumerate(table.columns) if column.name in names)
     writers = [(name, _WRITTEN.get(type_name(table, name))) for name in names]
     return bits, [(name, write) for name, write in writers if write is not None]
@@ -143,4 +143,4 @@ _WRITTEN: dict[str, Callable[[Any], str]] = {
     "json": lambda text: text if isinstance(text, str) else text.decode(),
     "bytea": lambda value: f"\\x{value.hex()}",
 }
-"""Types for which JSON has no values that the database would read."""
+"""Types whose values have no JSON form that the database can read."""

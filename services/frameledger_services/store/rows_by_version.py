@@ -12,11 +12,11 @@ from frameledger_services.database_types import Connection
 Row = tuple[Any, ...]
 
 FETCH_ROWS = 32
-"""Rows that are fetched at once where there may be millions, each as large as a record."""
+"""Number of rows that are fetched together if there may be millions, each as large as a record."""
 
 
 class RowsByVersion(Protocol):
-    """Rows of one conversation, in the order of a version that each of them names in its first column."""
+    """Rows of one conversation, ordered by the version in their first column."""
 
     async def upto(self, version: int) -> list[Row]:
         """Returns the rows up to this version that were not returned before."""
@@ -43,7 +43,7 @@ class RowsInMemory:
 
 
 class ServerRows:
-    """Rows that the server keeps sorted, and gives `FETCH_ROWS` at a time."""
+    """Rows that the server keeps sorted and returns `FETCH_ROWS` at a time."""
 
     def __init__(
         self, connection: Connection, name: str, statement: str, parameters: Mapping[str, Any]

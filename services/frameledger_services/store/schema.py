@@ -1,9 +1,9 @@
 """The check of the schema, before a service uses a database.
 
-Revisions are numbers in order, four digits each, so that a database can be told to be too old or too new without
-knowing the revisions of other releases. A newer one names the oldest release that works with it too: where it only
-added to the tables, the processes of an older release go on and are replaced one after the other. `migration` brings a
-database up to what this release needs.
+Revisions are consecutive four-digit numbers, so that a database can be recognized as too old or too new without knowing
+the revisions of other releases. A newer revision names the oldest release that also works with it: if it only added to
+the tables, processes of an older release continue and are replaced one after the other. `migration` brings a database
+up to what this release needs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MIGRATE = "Run `frameledger migrate`."
 
 
 class SchemaError(ConfigurationError):
-    """The database is not in the shape that this release works with. `found` is None for one without our tables.
+    """The database does not have the schema that this release works with. `found` is None for one without our tables.
 
     Remedy: `TooOldError`: migrate the database. `TooNewError`: upgrade this installation. `HiddenTablesError`: see
     there.
@@ -61,8 +61,8 @@ class TooNewError(SchemaError):
 
 
 class HiddenTablesError(SchemaError):
-    """The tables are in a schema that this session does not see: it is not in its `search_path`, or the user may not
-    use it. The message names both.
+    """The tables are in a schema that this session cannot see: it is not in its `search_path`, or the user may not use
+    it. The message names both.
 
     Remedy: Set the `search_path` of the user, or in the address, or grant USAGE on the schema. `frameledger migrate`
     would create other tables, which are empty.
@@ -79,7 +79,7 @@ class HiddenTablesError(SchemaError):
 
 
 def hidden(schemas: str, path: str, user: str) -> str:
-    """Says that there are tables of ours that the session does not see."""
+    """Returns a sentence that says that there are tables of ours that the session cannot see."""
     return (
         f"The database has tables of Frameledger in the schema {schemas}, which the user {user} does not see: its "
         f"search_path is {path or 'empty'}, or it may not use that schema."
@@ -90,8 +90,8 @@ async def check(connection: Connection) -> str:
     """Returns the revision of the database; raises `TooOldError`, `TooNewError` or `HiddenTablesError` unless this
     release works with it.
 
-    Usually one statement, in a transaction of its own or a savepoint of the caller's, which a missing table leaves
-    usable.
+    Usually one statement, in a transaction of its own or a savepoint of the caller's, which remains usable if a table
+    is missing.
     """
     row: tuple[Any, ...] | None = None
     try:
@@ -105,9 +105,10 @@ async def check(connection: Connection) -> str:
 
 
 def compare(found: str | None, compatible_from: str | None) -> str:
-    """Returns the revision found if it is ours or a newer one that works with ours; else raises one of the two errors.
+    """Returns the found revision if it is ours, or a newer one that works with ours; otherwise raises one of the two
+    errors.
 
-    `compatible_from` is the oldest revision whose release works with the tables that were found; None: only theirs.
+    `compatible_from` is the oldest revision whose release works with the found tables; None means only their own.
     """
     if found is None:
         raise TooOldError(found, "The database has no tables of Frameledger yet.", _MIGRATE)

@@ -10,18 +10,19 @@ from frameledger_services.database import backend
 from frameledger_services.database_types import Connection
 
 THIS_DATABASE = "(SELECT oid FROM pg_database WHERE datname = current_database())"
-"""In SQL: the database of the session. Process ids and locks are those of the whole server; a dump that is restored
-beside its original has the same owners in its rows, who own nothing there."""
+"""SQL: the database of the session. Process ids and locks are those of the whole server, and a dump that is restored
+beside its original has rows with the same owners, who own nothing there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One moment of a server, as far as our user may see it."""
+    """The state of a server at one moment, as far as our user may see it."""
 
     is_read_only: bool
     is_standby: bool
     sees_all: bool
-    """Whether our user sees the sessions of others (`pg_read_all_stats`). Without that what follows may be more."""
+    """Whether our user sees other users' sessions (`pg_read_all_stats`). Otherwise the following values may be
+    higher."""
 
     asynchronous: int
     """Standbys that a commit does not wait for."""
@@ -31,17 +32,17 @@ class Server:
     """Sessions whose commit waits for a standby."""
 
     waiting_seconds: float
-    """How long the longest of these waits has taken."""
+    """The duration of the longest of these waits."""
 
     oldest_seconds: float
-    """How long the session has been in its transaction or statement that keeps the oldest versions of rows alive."""
+    """The age of the transaction or statement that keeps the oldest row versions alive."""
 
     oldest: str | None
-    """Its name and its pid."""
+    """The name and pid of its session."""
 
 
 async def look(connection: Connection) -> Server:
-    """Returns the state of the server now. One statement."""
+    """Returns the current state of the server. One statement."""
     async with connection.cursor(row_factory=class_row(Server)) as cursor:
         await cursor.execute(_LOOK)
         row = await cursor.fetchone()
@@ -50,7 +51,7 @@ async def look(connection: Connection) -> Server:
 
 
 async def is_pooled(connection: Connection) -> bool:
-    """Whether a pooler stands between: it gives each client a process's number that is not the server's."""
+    """Whether there is a connection pooler in between: it reports a process id that is not the server's."""
     return await backend(connection) != connection.info.backend_pid
 
 
@@ -83,6 +84,6 @@ _LOOK = """
 
 
 async def commits_asynchronously(connection: Connection) -> bool:
-    """Returns whether a crash may lose a commit that a session like this one was told of."""
+    """Returns whether a crash may lose a commit that was reported as successful to a session like this one."""
     row = await (await connection.execute("SHOW synchronous_commit")).fetchone()
     return row is not None and row[0] == "off"

@@ -25,7 +25,7 @@ class LiveWorker:
     lease_secs: float
     slots: int
     busy: int
-    """How many jobs it has claimed and not finished."""
+    """Number of jobs that it has claimed and not finished."""
 
     serves: list[str]
     serves_all: bool
@@ -33,7 +33,7 @@ class LiveWorker:
 
 @dataclass(frozen=True, slots=True)
 class OfferedFunction:
-    """A function that live workers of a service serve by name, on these terms."""
+    """A function that live workers of a service serve by name, with its options."""
 
     function_name: str
     service: str

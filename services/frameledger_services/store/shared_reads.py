@@ -1,9 +1,9 @@
 """Combines concurrent reads into one statement.
 
-No read waits while the process is idle: if no statement is running, one begins at once. Reads that arrive while all
-statements are running share the next one, which begins when the event loop has done what it had to do. So the fixed
-cost of a statement is shared by more reads the busier the process is, and every read sees what was committed before it
-began.
+No read waits while the process is idle: if no statement is running, one starts at once. Reads that arrive while all
+statements are running share the next one, which starts when the event loop has processed its pending work. So the
+busier the process is, the more reads share the fixed cost of a statement, and every read sees what was committed before
+it began.
 
 The fixed cost dominates small reads: about 140 us, most of it the system call that wakes the server. They run one
 statement at a time, and a second one only if the first takes longer than `patience`.
@@ -24,13 +24,13 @@ MAX_STATEMENTS = 2
 """The maximum number of statements in progress."""
 
 MAX_AT_ONCE = 16
-"""The maximum number of requests in one statement, unless answers are small: it is as slow as the slowest of them, and
-all answers are in memory at the same time."""
+"""The maximum number of requests in one statement, unless answers are small: a statement is as slow as the slowest of
+them, and all answers are in memory at the same time."""
 
 TURNS = 3
-"""So often the loop turns between two statements: the callers that are answered go on, what clients have sent is
-received, and the requests in it are read for. With connections that ask again at once, statements of twice the size are
-a tenth of the processor time of a read."""
+"""Number of turns of the event loop between two statements: callers that received an answer continue, data of clients
+is received, and the requests in it start their reads. If connections send their next request at once, statements of
+twice the size save a tenth of the processor time of a read."""
 
 _A = TypeVar("_A")
 _R = TypeVar("_R")
@@ -41,7 +41,7 @@ class _Waiting(Generic[_R]):
     """The callers that wait for the same answer, until a statement begins."""
 
     deadline: float
-    """When they are given up, by the loop's clock."""
+    """When they give up, by the loop's clock."""
 
     askers: list[asyncio.Future[_R]] = field(default_factory=list)
 
@@ -57,7 +57,7 @@ class _Waiting(Generic[_R]):
 
 
 class SharedReads(Generic[_A, _R]):
-    """Answers questions of one kind. Nothing is connected before the first one."""
+    """Answers questions of one kind. Connects with the first question."""
 
     def __init__(
         self,
@@ -68,22 +68,21 @@ class SharedReads(Generic[_A, _R]):
         most_at_once: int = MAX_AT_ONCE,
         patience: float = 0.0,
     ) -> None:
-        """`read` returns an answer for each question, in their order. No question waits longer than `begun_within`
-        seconds for its statement to begin. A statement begins beside another one when that has taken `patience`
-        seconds."""
+        """`read` returns an answer for each question, in order. No question waits longer than `begun_within` seconds
+        for its statement to start. A second statement starts if the first has taken `patience` seconds."""
         self._database = database
         self._read = read
         self._begun_within = begun_within
         self._most_at_once = most_at_once
         self._patience = patience
         self._waiting: dict[_A, _Waiting[_R]] = {}
-        """In the order in which they came, which is that in which they are read for or given up."""
+        """In order of arrival, which is the order in which they are read for or given up."""
 
         self._working: set[asyncio.Task[None]] = set()
         self._begun_at = 0.0
-        """When the newest statement began, by the loop's clock."""
+        """When the newest statement started, by the loop's clock."""
 
-        # One timer for all who wait: a timer of uvloop for each would cost more than the rest of waiting.
+        # One timer for all waiting callers: a timer of uvloop for each would cost more than the rest of waiting.
         self._giving_up: asyncio.TimerHandle | None = None
         self._losing_patience: asyncio.TimerHandle | None = None
 
@@ -101,7 +100,7 @@ class SharedReads(Generic[_A, _R]):
         return await asker
 
     def _begin(self) -> None:
-        """Begin a statement, or see to it that one begins when those under way take too long."""
+        """Start a statement, or schedule one for when those in progress take too long."""
         if len(self._working) >= MAX_STATEMENTS:
             return
         loop = asyncio.get_running_loop()
@@ -147,7 +146,7 @@ class SharedReads(Generic[_A, _R]):
                 waiting.answer(answer)
 
     def _give_up(self) -> None:
-        """Raise `DatabaseUnavailableError` to the callers whose statement did not begin in time."""
+        """Raise `DatabaseUnavailableError` to the callers whose statement did not start in time."""
         self._giving_up = None
         loop = asyncio.get_running_loop()
         while self._waiting:

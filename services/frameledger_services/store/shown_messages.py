@@ -1,4 +1,4 @@
-"""The messages of a conversation at a version, with the ids under which clients know them. One statement."""
+"""The messages of a conversation at a version, with the ids that clients know. One statement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import loads
 
 CLIENT = "ag_ui"
-"""The key of a frame's `metadata` under which the gateway keeps what an AG-UI client said of itself."""
+"""The key of a frame's `metadata` under which the gateway stores what an AG-UI client sent about itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,10 @@ class ShownMessage:
     era: int
     position: int
     run_id: str | None
-    """The run that said it, if one did."""
+    """The run that generated it, if any."""
 
     client_id: str | None
-    """The id that the client gave it which said it, if one did."""
+    """The id that the client gave it, if a client wrote it."""
 
     message: Mapping[str, Any]
     """As a model gets it."""
@@ -39,7 +39,7 @@ class WrittenMessage:
 
     role: str | None
     run_id: str | None = None
-    """The run that said it, if one did."""
+    """The run that generated it, if any."""
 
     makes_calls: bool = False
 
@@ -47,8 +47,8 @@ class WrittenMessage:
 async def written_after(
     connection: Connection, context_id: str, place: tuple[int, int], version: int
 ) -> list[WrittenMessage]:
-    """Returns the messages after a place, an era and a position, that were written up to a version, in order; also
-    those that are no longer there, or read otherwise by now."""
+    """Returns the messages after a position (era and position) that were written up to a version, in order; including
+    those that were later removed or changed."""
     cursor = await connection.execute(
         _WRITTEN, {"id": context_id, "era": place[0], "position": place[1], "version": version}
     )
@@ -59,7 +59,7 @@ async def written_after(
 
 
 async def shown_messages(connection: Connection, context_id: str, version: int) -> list[ShownMessage]:
-    """Returns the messages of a conversation at a version, in order; none of one that does not exist."""
+    """Returns the messages of a conversation at a version, in order; none if the conversation does not exist."""
     cursor = await connection.execute(_MESSAGES, {"id": context_id, "version": version, "client": CLIENT})
     ids: dict[int, Any] = {}
     shown = []
@@ -77,9 +77,9 @@ def _nth(ids: Any, ordinal: int) -> str | None:
     return id_ if isinstance(id_, str) else None
 
 
-# With the rows of messages that have been rewritten since: the ids of a frame are those of all that it wrote. They are
-# read with its first message alone, since a frame may have written thousands. An operator cannot look into JSON with an
-# escape that is no text: such a frame's messages go without their ids.
+# With the rows of messages that were rewritten since: the ids of a frame are those of all messages that it wrote. They
+# are read only with its first message, since a frame may have written thousands. PostgreSQL's operators cannot read
+# JSON with an escape that is not valid text; messages of such a frame have no ids.
 _MESSAGES = r"""
     SELECT valid_from, ordinal,
         CASE WHEN ordinal <> 0 THEN NULL WHEN payload::text !~ '\\u(0000|[dD][89a-fA-F])'

@@ -2,9 +2,9 @@
 
 A single statement is a transaction, so the process cannot die between its beginning and its commit. Its effect on the
 tables is that of the statements in `batch`. Like every batch it first advances the checkpoints that have the expected
-epoch and offset, and does nothing if one of them has not. Its commit waits for the disk or not, as requested.
+epoch and offset, and does nothing if one of them does not. Whether its commit waits for the disk is a parameter.
 
-Most of its cost is planning by the database. So it names no more columns than needed, and if every table gets one row,
+Most of its cost is planning in the database. So it names no more columns than needed, and if every table gets one row,
 which is the usual case, the values of the rows are parameters.
 """
 
@@ -27,7 +27,7 @@ Cursor = AsyncRawCursor[Any]
 
 def cursor_of(connection: Connection) -> Cursor:
     """Returns the cursor for `store`, for as long as the connection lasts."""
-    # Raw: psycopg would search the long text for placeholders each time.
+    # Raw: otherwise psycopg would search the long text for placeholders each time.
     return AsyncRawCursor(connection)
 
 
@@ -40,19 +40,20 @@ async def store(
     *,
     on_disk: bool = True,
 ) -> set[int]:
-    """Advance the partitions of a batch, and write it, all or nothing. The cursor's connection must not be in a
+    """Advance the partitions of a batch and write it, all or nothing. The cursor's connection must not be in a
     transaction.
 
     Returns, after the commit, the partitions that are owned. If one is missing, another projector owns it, and nothing
-    was done. Unless `on_disk`, a crash of the database in the next moments may undo all of it; the next commit that is
-    on disk, of any session, flushes it too. Raises `StaleHeadError` and psycopg's errors; then nothing was done.
+    was written. Unless `on_disk`, a crash of the database shortly afterwards may undo all of it; the next commit of any
+    session that waits for the disk flushes it too. Raises `StaleHeadError` and psycopg's errors; nothing was written
+    then.
     """
     writes = [write for write in writes if write.rows]
     while True:
         try:
             return await _store(cursor, topic, batch, ended, writes, on_disk)
         except errors.DivisionByZero:
-            # Some of several partitions were lost, or a head has changed since it was loaded.
+            # One of several partitions was lost, or a head has changed since it was loaded.
             held = await checkpoints.still_owned(cursor.connection, topic, batch)
             if len(held) < len(batch):
                 return held
@@ -81,7 +82,7 @@ async def _store(
         try:
             return await _execute(cursor, topic, batch, ended, writes, on_disk, single=True)
         except DataError as error:
-            # Text with NUL, which psycopg does not send. Inside of JSON it is the database that refuses it.
+            # Text with NUL, which psycopg does not send. Inside JSON, the database refuses it.
             if error.sqlstate is not None:
                 raise
     return await _execute(cursor, topic, batch, ended, writes, on_disk, single=False)
@@ -132,8 +133,8 @@ async def _execute(
 def _statement(
     alone: bool, ends: bool, single: bool, writes: tuple[str, ...], head_write: int | None, on_disk: bool
 ) -> str:
-    """The statement that does these `writes` if the partitions are ours; each ends where a condition can follow. The
-    one of the number `head_write` has to meet as many rows as the last parameter says."""
+    """Returns the statement that does these `writes` if the partitions are ours. Each write ends where a condition can
+    follow. The write number `head_write` has to affect as many rows as the last parameter."""
     steps = f"moved AS ({checkpoints.statement(single=alone)})"
     if alone:
         ours = "EXISTS (SELECT FROM moved)"
@@ -148,7 +149,7 @@ def _statement(
         answer = " RETURNING 1" if number == head_write else ""
         steps += f", write{number} AS ({write} {ours}{answer})"
     if head_write is not None:
-        # Only if they are ours: else none is met.
+        # Only if the partitions are ours: otherwise no row is affected.
         met = f"(SELECT 1 / (count(*) = %s::int8)::int4 = 1 FROM write{head_write})"
         ours = f"CASE WHEN {ours} THEN {met} ELSE false END"
     if not on_disk:
@@ -158,7 +159,7 @@ def _statement(
 
 
 def _numbered(statement: str) -> str:
-    """The statement with PostgreSQL's own placeholders."""
+    """Returns the statement with PostgreSQL's own placeholders."""
     pieces = statement.split("%s")
     return "".join(f"{piece}${number}" for number, piece in enumerate(pieces[:-1], 1)) + pieces[-1]
 
@@ -170,7 +171,7 @@ def _adding(table: Table, columns: tuple[str, ...], *, inherits: bool, single: b
     values = {column: row_parameters.value_of(column, kind) for column, kind in kinds.items()}
     source = row_parameters.from_item(kinds, single=single)
     if inherits and table is tables.messages:
-        # A message that replaces one that is ended here was said by the same run.
+        # A message that replaces one that is ended here belongs to the same run.
         values["run_id"] = "coalesce(given.run_id, ended.run_id)"
         source += " LEFT JOIN ended USING (context_id, era, position)"
     return f'INSERT INTO "{table.name}" ({names}) SELECT {", ".join(values.values())} FROM {source} WHERE'

@@ -1,7 +1,7 @@
-"""What runs have used: rounds and runs of one conversation, tokens and cost of one and of all, by the log's time.
+"""The usage of runs: rounds and runs of one conversation, tokens and cost of one and of all, by the log's time.
 
-Each statement reads a range of an index: the latest runs of a conversation, those of its day, those of some hours. None
-grows with how long a conversation is, or with how many there are.
+Each statement reads a range of an index: the latest runs of a conversation, those of its day, or those of some hours.
+None becomes slower with the length of a conversation, or with the number of conversations.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from frameledger.values import value
 from frameledger_services.database_types import Connection
 
 RESULTS = ("FunctionCallResultFrame", "FunctionCallCancelFrame", "BotStoppedSpeakingFrame")
-"""Frames that request a run and are no input: the outcome of a call, at once or when the bot stopped speaking."""
+"""Frames that request a run and are not input: the outcome of a call, at once or when the bot stopped speaking."""
 
 
 @value
 class Spent:
-    """What runs used. Open runs, and runs whose provider reported no usage, count as 0."""
+    """The usage of runs. Open runs, and runs whose provider reported no usage, count as 0."""
 
     tokens: int
     """Read and written."""
 
     cost: Decimal
-    """By the table `prices`; what has no price there costs nothing here."""
+    """By the table `prices`; usage without a price costs nothing here."""
 
 
 @value
 class Place:
-    """When a run was requested, and by what: its time on the log, and what its limits are counted from."""
+    """When a run was requested, and by which frame: its time on the log, and the start for counting its limits."""
 
     requested_version: int
     requested_at: datetime
@@ -42,7 +42,7 @@ class Place:
 
 
 async def place(connection: Connection, context_id: str, run_id: str) -> Place | None:
-    """Returns when a run was requested; None if there is no such run any more."""
+    """Returns when a run was requested; None if the run no longer exists."""
     cursor = await connection.execute(
         "SELECT requested_version, requested_at, trigger FROM runs WHERE context_id = %s AND run_id = %s",
         (context_id, run_id),
@@ -52,8 +52,8 @@ async def place(connection: Connection, context_id: str, run_id: str) -> Place |
 
 
 async def rounds(connection: Connection, context_id: str, upto: int, most: int) -> int:
-    """Returns how many runs one after another were requested by results, the newest of them at the version `upto`;
-    `most` if there are more."""
+    """Returns the number of consecutive runs that were requested by results, up to the one at the version `upto`; at
+    most `most`."""
     cursor = await connection.execute(
         ROUNDS, {"id": context_id, "upto": upto, "most": most, "results": list(RESULTS)}
     )
@@ -62,22 +62,22 @@ async def rounds(connection: Connection, context_id: str, upto: int, most: int) 
 
 
 async def runs_in_minute(connection: Connection, context_id: str, upto: datetime, most: int) -> int:
-    """Returns how many runs were requested in the minute before `upto`, the one at that time included; `most` if there
-    are more. Runs that were dropped do not count."""
+    """Returns the number of runs that were requested in the minute before `upto`, including one at that time; at most
+    `most`. Dropped runs do not count."""
     cursor = await connection.execute(RUNS_IN_MINUTE, {"id": context_id, "upto": upto, "most": most})
     row = await cursor.fetchone()
     return 0 if row is None else int(row[0])
 
 
 async def of_conversation(connection: Connection, context_id: str, first: datetime, upto: datetime) -> Spent:
-    """Returns what the runs of a conversation used that were requested from `first` to `upto`."""
+    """Returns the usage of a conversation's runs that were requested from `first` to `upto`."""
     cursor = await connection.execute(OF_CONVERSATION, {"id": context_id, "first": first, "upto": upto})
     return _spent(await cursor.fetchone())
 
 
 async def of_all(connection: Connection, first: datetime, before: datetime) -> Spent:
-    """Returns what all runs used that were requested from `first` on and before `before`. What `replay` published again
-    was used by the original."""
+    """Returns the usage of all runs that were requested from `first` on and before `before`. Runs that `replay`
+    republished do not count, because the original used the tokens."""
     cursor = await connection.execute(OF_ALL, {"first": first, "before": before})
     return _spent(await cursor.fetchone())
 
@@ -87,7 +87,7 @@ def _spent(row: tuple[Any, ...] | None) -> Spent:
     return Spent(int(tokens), Decimal(cost))
 
 
-# The first that is no result ends the count.
+# The first run that was not requested by a result ends the count.
 ROUNDS = """
     WITH latest AS (
         SELECT trigger, row_number() OVER (ORDER BY requested_version DESC) AS place
@@ -102,7 +102,8 @@ ROUNDS = """
     SELECT coalesce(min(place) FILTER (WHERE NOT trigger = ANY(%(results)s)) - 1, count(*)) FROM latest
 """
 
-# Times find a version, and the version the runs since then: times of one conversation are in the order of its versions.
+# Times lead to a version, and the version to the runs since then: times of one conversation are in the order of its
+# versions.
 RUNS_IN_MINUTE = """
     SELECT count(*)
     FROM (
@@ -115,7 +116,7 @@ RUNS_IN_MINUTE = """
     ) AS found
 """
 
-# The tokens of a row of an earlier release may be more than a bigint has room for, added up.
+# The sum of the tokens of a row of an earlier release may not fit into a bigint.
 _SUMS = "coalesce(sum(coalesce(input_tokens, 0)::numeric + coalesce(output_tokens, 0)), 0), coalesce(sum(cost), 0)"
 
 OF_CONVERSATION = f"""

@@ -1,7 +1,7 @@
-"""The rows of one conversation, staged: written to temporary tables, while those that are there stay as they are, and
-then put in their place.
+"""Staged rows of one conversation: written to temporary tables while the existing rows stay unchanged, and moved into
+their place afterwards.
 
-The temporary tables are the caller's transaction's: they are gone with it, whatever becomes of the process. Each
+The temporary tables belong to the caller's transaction: they end with it, whatever happens to the process. Each
 function runs in that transaction, and none commits.
 """
 
@@ -13,12 +13,12 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store import tables
 
 FOLDED = (tables.messages, tables.eras, tables.context_settings, tables.runs, tables.tool_calls)
-"""The tables with what is folded from the frames of a conversation, but its head."""
+"""The tables with what is folded from the frames of a conversation, except its head."""
 
 _METADATA = MetaData()
 
 STAGED = {table: table.to_metadata(_METADATA, name=f"staged_{table.name}") for table in FOLDED}
-"""The temporary table of each."""
+"""The temporary table of each table."""
 
 
 async def may_stage(connection: Connection) -> bool:
@@ -38,16 +38,16 @@ async def create(connection: Connection) -> None:
 
 
 async def analyze(connection: Connection) -> None:
-    """Tell the planner what was staged: `replace_rows` is quick with it."""
+    """Give the planner statistics of the staged rows: `replace_rows` is fast with them."""
     for staged in STAGED.values():
         await connection.execute(f'ANALYZE "{staged.name}"')
 
 
 async def replace_rows(connection: Connection, context_id: str) -> None:
-    """Put the staged rows in the place of those that are there. Rows that are the same are left as they are, so that it
-    takes the time of comparing, which is a small part of that of writing.
+    """Replace the existing rows by the staged ones. Identical rows are left unchanged, so that this takes the time of
+    comparing rows, which is a small part of the time of writing them.
 
-    Called again it changes nothing.
+    Called again, it changes nothing.
     """
     for table, staged in STAGED.items():
         of_key = " AND ".join(f'staged."{column}" = had."{column}"' for column in _key(table))

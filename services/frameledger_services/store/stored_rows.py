@@ -1,8 +1,8 @@
 """All rows of conversations in the order of versions, for folding them again.
 
-A short conversation is read whole, many of them with one statement for each table; a long one is read as far as
-somebody asks, and the server keeps it sorted meanwhile. All functions read in the caller's transaction, which has to be
-REPEATABLE READ for the rows to be of one moment. None returns what a conversation had up to the version `after`.
+Short conversations are read whole, many with one statement for each table. A long one is read as far as the caller
+needs, and the server keeps its rows sorted meanwhile. All functions read in the caller's transaction, which has to be
+REPEATABLE READ so that all rows are from one snapshot. None returns what a conversation had up to the version `after`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from frameledger_services.store.rows_by_version import Row, RowsByVersion, RowsI
 from frameledger_services.store.valid_to import FOR_EVER
 
 WHATEVER_VERSION = -(2**63)
-"""In the place of a version after which rows are read: all of them, also of versions that their conversation does not
-have."""
+"""Instead of a version after which rows are read: all rows, including those of versions that their conversation does
+not have."""
 
 
 class StoredFrameRow(NamedTuple):
-    """A row of `frames`, without its place on the log. The fields after `frame_id` follow from the payload, and from
-    the frames before it."""
+    """A row of `frames`, without its place on the log. The fields after `frame_id` are derived from the payload and
+    from the frames before it."""
 
     version: int
     logged_at: datetime
@@ -50,43 +50,43 @@ class StoredFrameRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """What is folded from the frames of one conversation. Behind its first column a row has the columns of its
+    """What is folded from the frames of one conversation. After its first column each row has the columns of its
     table."""
 
     begun: RowsByVersion
-    """Of `messages`, by `valid_from`."""
+    """Rows of `messages`, by `valid_from`."""
 
     ended: RowsByVersion
-    """Those of `messages` that have an end, by `valid_to`: `Ended`."""
+    """Rows of `messages` that have an end, by `valid_to`: `Ended`."""
 
     eras: RowsByVersion
     """By `valid_from`."""
 
     settings: RowsByVersion
-    """Of `context_settings`, by `valid_from`."""
+    """Rows of `context_settings`, by `valid_from`."""
 
     runs: RowsByVersion
-    """By `requested_version`."""
+    """Rows of `runs`, by `requested_version`."""
 
     calls: RowsByVersion
-    """Of `tool_calls`, by `requested_version`."""
+    """Rows of `tool_calls`, by `requested_version`."""
 
     async def close(self) -> None:
-        """End what is still being read."""
+        """Stop reading."""
         for rows in (self.begun, self.ended, self.eras, self.settings, self.runs, self.calls):
             await rows.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """A conversation that was read whole: its frames and its rows."""
+    """A conversation that was read as a whole: its frames and its rows."""
 
     frames: Sequence[StoredFrameRow]
     rows: StoredRows
 
 
 async def heads(connection: Connection, context_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Returns the rows of `contexts` of those that are there: values by column, the state as text."""
+    """Returns the rows of `contexts` that exist: values by column, the state as text."""
     columns = names(tables.contexts)
     cursor = await connection.execute(
         f"SELECT {_listed(tables.contexts)} FROM contexts WHERE context_id = ANY (%s)", (list(context_ids),)
@@ -115,11 +115,11 @@ class Behind(NamedTuple):
 async def short(
     connection: Connection, after: Mapping[str, Behind]
 ) -> AsyncGenerator[tuple[str, Short], None]:
-    """Yields conversations with all of their frames and rows after the versions given for each. As many as fit into
+    """Yields conversations with all their frames and rows after the version given for each. As many as fit into
     `PAGE_BYTES` of payloads are read together, with one statement for each table. The caller knows from their heads
     that they are short.
 
-    One whose payloads do not fit by themselves is left out: read it by `frames` and `rows`.
+    A conversation whose payloads do not fit by themselves is omitted: read it with `frames` and `rows`.
     """
     waiting, together = dict(after), len(after)
     while waiting:
@@ -175,7 +175,7 @@ _SHORT_FRAMES = f"""
 
 
 def rows(connection: Connection, context_id: str, *, after: int = WHATEVER_VERSION) -> StoredRows:
-    """Returns the rows of a conversation of any length, to be read as far as it is asked for."""
+    """Returns the rows of a conversation of any length, to be read as far as needed."""
     return StoredRows(
         *(
             ServerRows(connection, f"by_version_{number}", statement, {"id": context_id, "after": after})
@@ -186,13 +186,13 @@ def rows(connection: Connection, context_id: str, *, after: int = WHATEVER_VERSI
 
 @cache
 def names(table: Table) -> tuple[str, ...]:
-    """Returns the columns of a table, in its order."""
+    """Returns the columns of a table, in order."""
     return tuple(str(column.name) for column in table.columns)
 
 
 @cache
 def json_columns(table: Table) -> frozenset[str]:
-    """Returns the columns whose values are read as the text of JSON."""
+    """Returns the columns whose values are read as JSON text."""
     return frozenset(name for name in names(table) if type_name(table, name) == "json")
 
 
@@ -214,7 +214,7 @@ class Ended(NamedTuple):
     run_id: str | None
     role: str | None
     calls: bool | None
-    """Whether it calls functions; None if that is not the assistant's."""
+    """Whether it calls functions; None if it is not a message of the assistant."""
 
 
 _ENDED = "era, position, valid_from, run_id, role, CASE WHEN role = 'assistant' THEN makes_calls(message) END"
@@ -226,9 +226,9 @@ _CALL_CHANGED = (
     "tool_calls.settled_version IS NULL OR greatest(tool_calls.dispatched_version, tool_calls.started_version, "
     "tool_calls.interrupted_version, tool_calls.settled_version, tool_calls.resolved_version)"
 )
-"""Runs and calls that began before, and may have changed since."""
+"""SQL: runs and calls that started earlier and may have changed since."""
 
-# In the order of the fields of `StoredRows`: the table, its version, its columns, and what decides between rows of one
+# In the order of the fields of `StoredRows`: the table, its version, its columns, and the order of rows with the same
 # version.
 _PARTS: tuple[tuple[Table, str, str, str], ...] = (
     (tables.messages, "valid_from", _listed(tables.messages), "era, position"),

@@ -1,4 +1,4 @@
-"""Calls of functions, as the tables have them: those of an announcement, of an interruption, and unsettled ones.
+"""Function calls, as the tables have them: those of an announcement, those of an interruption, and unsettled ones.
 
 Each function runs one statement on the caller's connection and changes nothing.
 """
@@ -21,7 +21,8 @@ CallKey = tuple[int, int]
 """A call in its context: the version that announced it, and its ordinal there."""
 
 SETTLES_ALL_THE_SAME = frozenset(("place_replaced", "context_full"))
-"""Why a result is ignored that settles its call nevertheless: it is recorded, and the history has no place for it."""
+"""The reason of an ignored result that settles its call nevertheless: it is recorded, and the history has no capacity
+for it."""
 
 NOT_SETTLED = frozenset({"announced", "dispatched", "running"})
 """The statuses of calls that end without a person or a client."""
@@ -79,14 +80,14 @@ async def running_async(connection: Connection, context_id: str, function_name: 
 
 @dataclass(frozen=True, slots=True)
 class StoredFrameOfCall:
-    """Which call a stored frame names, and what became of the frame."""
+    """The call that a stored frame names, and the frame's outcome."""
 
     tool_call_id: str
     outcome: str
 
 
 async def call_of_frame(connection: Connection, context_id: str, frame_id: str) -> StoredFrameOfCall | None:
-    """Returns which call a frame names; None if it is not stored."""
+    """Returns the call that a frame names; None if the frame is not stored."""
     cursor = await connection.execute(
         "SELECT tool_call_id, outcome FROM frames WHERE context_id = %s AND frame_id = %s::uuid",
         (context_id, frame_id),
@@ -110,7 +111,7 @@ class UnsettledCall:
     requested_version: int
     ordinal: int
     by_client: bool
-    """A client answers it, and no person needs to."""
+    """Whether a client answers it, so that no person needs to."""
 
 
 async def unsettled(
@@ -120,9 +121,9 @@ async def unsettled(
     status: str | None = None,
     prefix: str = "",
 ) -> list[UnsettledCall]:
-    """Returns those of one conversation or of all, the oldest first, a thousand at most; with `status` those that have
-    it, and of conversations whose ids begin with `prefix`. Those that wait for their client come last: clients that
-    never come back shall not take the places of what needs a person."""
+    """Returns the unsettled calls of one conversation or of all, the oldest first, at most a thousand; with `status`
+    those of that status, in conversations whose ids begin with `prefix`. Calls that wait for their client come last, so
+    that clients that never return do not displace what needs a person."""
     async with connection.cursor(row_factory=class_row(UnsettledCall)) as cursor:
         await cursor.execute(
             f"""
@@ -163,18 +164,18 @@ async def status_of(connection: Connection, context_id: str, tool_call_id: str) 
 
 
 SettleableStatus = Literal["waiting", "ambiguous"]
-"""Statuses of calls that somebody may settle: a waiting call is answered, an ambiguous one is resolved."""
+"""Statuses of calls that a user may settle: a waiting call is answered, an ambiguous one is resolved."""
 
 
 class Settleable(NamedTuple):
-    """A call that somebody may settle."""
+    """A call that a user may settle."""
 
     tool_call_id: str
     status: SettleableStatus
     function_name: str
     requested_version: int
     cause: UUID | None
-    """The frame that started it, or the one that settled it as ambiguous: what an answer answers."""
+    """The frame that started it, or that settled it as ambiguous: the cause of an answer."""
 
     trace_id: str | None
     """The trace of that frame."""
@@ -198,8 +199,8 @@ async def with_status(
     status: SettleableStatus,
     requested_version: int | None = None,
 ) -> Settleable | None:
-    """Returns the newest unresolved call of this id and status. With `requested_version` it is the call that was
-    announced there, and no other one of the id. None if there is no such call."""
+    """Returns the newest unresolved call of this id and status; with `requested_version` only the call that was
+    announced there. None if there is no such call."""
     cursor = await connection.execute(
         """
         SELECT call.tool_call_id, call.status, call.function_name, call.requested_version, cause.frame_id,

@@ -1,4 +1,4 @@
-"""The tools that conversations advertise: one that a model was given, and the lists that changed.
+"""The tools that conversations advertise: a tool that a model was given, and the lists that changed.
 
 Each function runs one statement on the caller's connection and changes nothing.
 """
@@ -16,8 +16,8 @@ from frameledger_services.store.contexts import loads
 async def advertised_schema(
     connection: Connection, context_id: str, version: int, function_name: str
 ) -> dict[str, Any] | None:
-    """Returns the function of that name, in the form that its publisher chose, as the context has it at that version;
-    None if it has none."""
+    """Returns the function of that name, in its publisher's form, as the context has it at that version; None if it has
+    none."""
     cursor = await connection.execute("SELECT setting_at(%s, 'tools', %s)::text", (context_id, version))
     row = await cursor.fetchone()
     tools = loads(row[0]) if row is not None and row[0] is not None else None
@@ -30,7 +30,7 @@ async def advertised_schema(
 
 async def changed(connection: Connection, seen: Mapping[str, int]) -> list[tuple[str, int, tuple[str, ...]]]:
     """Returns, for each context whose tool list changed after the version that `seen` has for it, the context's id, the
-    version of the newest change, and the names of the tools since then. A conversation that ended or was erased has no
+    version of the newest change, and the names of the current tools. A conversation that ended or was erased has no
     tools."""
     cursor = await connection.execute(
         """

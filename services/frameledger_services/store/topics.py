@@ -13,7 +13,7 @@ from frameledger_services.store.projections import PROJECTION
 from frameledger_services.store.server import THIS_DATABASE
 
 _FIRST_OWNER = 716023651
-"""The key of the advisory lock under which the partitions of a topic from which nothing was read get their owners."""
+"""The key of the advisory lock under which the partitions of a topic that was never read get their owners."""
 
 
 class TopicChangedError(ConfigurationError):
@@ -26,7 +26,7 @@ class TopicChangedError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class StoredTopic:
-    """A topic as the database knows it, in its newest generation."""
+    """A topic as stored in the database, in its newest generation."""
 
     generation: int
     partitions: int
@@ -42,7 +42,7 @@ async def insert(connection: Connection, topic: str, partitions: int, topic_id: 
 
 
 async def newest(connection: Connection, topic: str) -> StoredTopic | None:
-    """Returns what is stored of a topic; None if it is unknown."""
+    """Returns the stored topic; None if it is unknown."""
     async with connection.cursor(row_factory=class_row(StoredTopic)) as cursor:
         await cursor.execute(
             "SELECT generation, partitions, topic_id FROM topics WHERE topic = %s ORDER BY generation DESC LIMIT 1",
@@ -53,7 +53,7 @@ async def newest(connection: Connection, topic: str) -> StoredTopic | None:
 
 async def refuse_other(connection: Connection, topic: str) -> None:
     """Raise `TopicChangedError` if the database was filled from a topic of another name: conversations, claims and
-    timeouts are not told apart by topic."""
+    timeouts are not distinguished by topic."""
     problem = await other_topic(connection, topic)
     if problem is not None:
         raise TopicChangedError(problem)
@@ -61,19 +61,19 @@ async def refuse_other(connection: Connection, topic: str) -> None:
 
 async def reserve(connection: Connection, topic: str) -> None:
     """Raise `TopicChangedError` if the database was filled from another topic, or if a connected projector owns
-    partitions of one. In the caller's transaction, which then makes an owner of a partition: until its end, no
-    projector of another topic can do so. A topic from which records were read has its place already.
+    partitions of one. In the caller's transaction, which then assigns an owner to a partition: until its end, no
+    projector of another topic can do so. Does nothing for a topic from which records were already read.
 
-    May wait for other projectors that do the same, as long as the session's `lock_timeout` allows
-    (`LockNotAvailable`). If the process dies before the commit, neither its lock nor its ownership remain; if it dies
-    later, before it stored a record, it is not connected any more, and the topic does not count.
+    May wait for other projectors that do the same, as long as the session's `lock_timeout` allows (`LockNotAvailable`).
+    If the process dies before the commit, neither its lock nor its ownership remain. If it dies later, before it stored
+    a record, it is no longer connected, and the topic does not count.
     """
     cursor = await connection.execute(_IS_FILLED, (PROJECTION, topic))
     if await cursor.fetchone() is not None:
-        # Without the lock: nobody waits for a process that is frozen while it has it.
+        # Without the lock: nobody waits for a process that is frozen while it holds the lock.
         return
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_FIRST_OWNER,))
-    # In this order: a session that ended before the first statement has nothing more to commit after the second one's
+    # In this order: a session that ended before the first statement has nothing left to commit after the second one's
     # snapshot.
     cursor = await connection.execute(_CONNECTED_OWNER, (PROJECTION, topic))
     owner = await cursor.fetchone()
@@ -91,7 +91,7 @@ _IS_FILLED = (
     "SELECT FROM projections WHERE projection = %s AND topic = %s AND last_offset IS NOT NULL LIMIT 1"
 )
 
-# Of another user's session the start is not visible.
+# The start of another user's session is not visible.
 _CONNECTED_OWNER = f"""
     SELECT p.topic, p.owner_pid FROM projections AS p
     JOIN LATERAL pg_stat_get_activity(p.owner_pid) AS session
@@ -102,9 +102,9 @@ _CONNECTED_OWNER = f"""
 
 
 async def other_topic(connection: Connection, topic: str) -> str | None:
-    """Returns from which other topic the database was filled, as text; None if it was not.
+    """Returns a sentence that names the other topic from which the database was filled; None if there is none.
 
-    A topic from which nothing was read does not count: whoever corrects a wrong prefix keeps the database.
+    A topic that was never read does not count, so that a wrong prefix can be corrected without a new database.
     """
     cursor = await connection.execute(
         """

@@ -1,6 +1,7 @@
 """What an export reads, and what an import checks first.
 
-All functions read in the caller's transaction, which has to be REPEATABLE READ for a conversation to be of one moment.
+All functions read in the caller's transaction, which has to be REPEATABLE READ so that a conversation is read from one
+snapshot.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from frameledger_services.store.frame_pages import FramePages
 
 NO_LOG_GENERATION = 0
 NO_LOG_PARTITION = -1
-"""The place of a frame that was imported, with its version for an offset: no log of this database has it. Generations
-of topics begin at 1, so `recover` neither looks for it nor misses it, and no projection has such a partition, so the
-timekeeper judges nothing by it."""
+"""The place of an imported frame, with its version as offset: it is on no log of this database. Generations of topics
+begin at 1, so `recover` neither looks for such a frame nor misses it, and no projection has such a partition, so the
+timekeeper ignores it."""
 
 IDS_AT_ONCE = 1_000
 
@@ -36,7 +37,7 @@ class Exported:
     version: int
     chain: bytes
     first: int
-    """The version of its first frame: later than 1 if it goes on after an erasure."""
+    """The version of its first frame: later than 1 if it continues after an erasure."""
 
     @property
     def frame_count(self) -> int:
@@ -68,21 +69,21 @@ class ExportedFrame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredPresence:
-    """What a database has under the id of a conversation that is to be imported."""
+    """What a database has for the id of a conversation that is to be imported."""
 
     context_id: str
     version: int | None
     """The version of the conversation; None if there is none."""
 
     chain: bytes | None
-    """The link of its chain at the version that was asked for; None if it does not go so far."""
+    """The link of its chain at the requested version; None if it has fewer versions."""
 
     erased_at: datetime | None
-    """When a conversation of that id was erased last; None if none ever was."""
+    """When a conversation of that id was last erased; None if none ever was."""
 
 
 async def conversations(connection: Connection, since: datetime | None) -> AsyncGenerator[str, None]:
-    """Yields the ids of all conversations, or of those with a frame at `since` or later, in their order."""
+    """Yields the ids of all conversations, or of those with a frame at `since` or later, in order."""
     after = ""
     while True:
         cursor = await connection.execute(
@@ -102,7 +103,7 @@ async def conversations(connection: Connection, since: datetime | None) -> Async
 
 
 async def count(connection: Connection, since: datetime | None) -> int:
-    """Returns how many ids `conversations` yields."""
+    """Returns the number of ids that `conversations` yields."""
     cursor = await connection.execute(
         "SELECT count(*) FROM contexts WHERE %s::timestamptz IS NULL OR last_at >= %s", (since, since)
     )
@@ -111,7 +112,7 @@ async def count(connection: Connection, since: datetime | None) -> int:
 
 
 async def exported(connection: Connection, context_id: str) -> Exported | None:
-    """Returns the head of a conversation; None if it is not there."""
+    """Returns the head of a conversation; None if it does not exist."""
     async with connection.cursor(row_factory=class_row(Exported)) as cursor:
         await cursor.execute(
             """
@@ -135,7 +136,7 @@ _FRAMES = FramePages(ExportedFrame._make, ExportedFrame._fields)
 
 
 async def presence(connection: Connection, versions: Sequence[tuple[str, int]]) -> list[StoredPresence]:
-    """Returns what there is of these conversations, each with a version, in their order."""
+    """Returns what the database has for these conversations, each with a version, in order."""
     async with connection.cursor(row_factory=class_row(StoredPresence)) as cursor:
         await cursor.execute(
             """
@@ -167,8 +168,8 @@ async def stored_ids(connection: Connection, context_id: str, frame_ids: Collect
 async def table_rows(
     connection: Connection, table: Table, context_id: str
 ) -> AsyncGenerator[list[tuple[Any, ...]], None]:
-    """Yields the rows of a conversation in one of the tables that have a `context_id`, in the order of their key and by
-    the columns of `stored_rows.names`, a few at a time. JSON and uuids are text."""
+    """Yields the rows of a conversation in one of the tables that have a `context_id`, ordered by their key, with the
+    columns of `stored_rows.names`, a few at a time. JSON and UUIDs are text."""
     columns = ", ".join(
         f'"{name}"::text' if type_name(table, name) in ("json", "uuid") else f'"{name}"'
         for name in stored_rows.names(table)

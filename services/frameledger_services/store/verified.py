@@ -1,4 +1,4 @@
-"""Up to which version each conversation was verified, and the state from which the next verification continues."""
+"""The version up to which each conversation was verified, and the state from which the next verification continues."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class VerifiedUpTo:
     chain: bytes
     fold_version: int
     head: str
-    """JSON: what a head has beside its state."""
+    """JSON: the fields of a head except its state."""
 
     state: str
     """The state at that version, in its stored form."""
 
 
 async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, VerifiedUpTo]:
-    """Returns what was verified of these conversations; those without any verification are left out."""
+    """Returns what was verified of these conversations; those that were never verified are omitted."""
     async with connection.cursor(row_factory=class_row(VerifiedUpTo)) as cursor:
         await cursor.execute(
             """
@@ -40,11 +40,11 @@ async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, 
 
 
 async def store(connection: Connection, verified: Sequence[VerifiedUpTo]) -> None:
-    """Remember what was verified, in a transaction of its own. A conversation that was erased meanwhile is left out,
-    also if another life of it has begun."""
+    """Store what was verified, in a transaction of its own. A conversation that was erased meanwhile is skipped, even
+    if another life of it has begun."""
     async with connection.transaction():
         # Each statement has a snapshot of its own. The first one waits for an erasure that is not committed yet, which
-        # the frames of the second then show; one that comes later waits until this is committed.
+        # the second then sees in the frames; a later erasure waits until this is committed.
         await connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         await connection.execute(
             "SELECT FROM contexts WHERE context_id = ANY (%s) ORDER BY context_id FOR KEY SHARE",
@@ -78,7 +78,8 @@ _STORE = """
 
 
 async def may_store(connection: Connection) -> bool:
-    """Returns whether what was verified can be remembered: the user may, and transactions write, as on no standby."""
+    """Returns whether verifications can be stored: the user has the permission, and its transactions may write, unlike
+    those on a standby."""
     cursor = await connection.execute(
         """
         SELECT has_table_privilege('verified', 'INSERT') AND has_table_privilege('verified', 'UPDATE')
@@ -92,8 +93,8 @@ async def may_store(connection: Connection) -> bool:
 
 
 async def left(connection: Connection, behind: str, limit: int, *, again: bool) -> list[tuple[str, int]]:
-    """Returns conversations after this id, in order, each with the number of frames that were not verified before;
-    with `again` with that of all its frames."""
+    """Returns conversations after this id, in order, each with the number of frames that were not verified yet, or with
+    `again` the number of all its frames."""
     cursor = await connection.execute(
         f"{_LEFT} WHERE contexts.context_id > %s ORDER BY contexts.context_id LIMIT %s",
         (again, behind, limit),
@@ -104,7 +105,7 @@ async def left(connection: Connection, behind: str, limit: int, *, again: bool) 
 async def left_of(
     connection: Connection, context_ids: Sequence[str], *, again: bool
 ) -> list[tuple[str, int]]:
-    """Returns those of these conversations that are there, as `left` does."""
+    """Returns those of these conversations that exist, as `left` does."""
     cursor = await connection.execute(
         f"{_LEFT} WHERE contexts.context_id = ANY (%s) ORDER BY contexts.context_id",
         (again, list(context_ids)),

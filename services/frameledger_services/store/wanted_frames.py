@@ -13,7 +13,7 @@ from frameledger_services.store.limited_frames import COLUMNS, limited
 
 @dataclass(frozen=True, slots=True)
 class PagedFrame:
-    """A stored frame. Its outcome is that of now, and not of when it was stored."""
+    """A stored frame. Its outcome is the current one, not that at the time of storing."""
 
     version: int
     frame_id: UUID
@@ -31,12 +31,12 @@ class PagedFrame:
     generation: int
     offset: int
     payload: bytes | None
-    """The value of the record, byte for byte; None if it was not asked for."""
+    """The value of the record, byte for byte; None if it was not requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which frames of a conversation: those of every condition that is given."""
+    """Conditions on frames of a conversation, all of which have to hold."""
 
     after: int = 0
     before: int | None = None
@@ -53,7 +53,7 @@ class FramePage:
 
     frames: list[PagedFrame]
     is_all: bool
-    """No other frame is wanted on this side."""
+    """Whether no other frame is wanted in this direction."""
 
 
 async def page(
@@ -65,7 +65,7 @@ async def page(
     *,
     newest: bool = False,
 ) -> FramePage:
-    """Returns the first wanted frames, or with `newest` the last ones: at most `limit`, and no more than it takes to
+    """Returns the first wanted frames, or with `newest` the last ones: at most `limit`, and no more than needed to
     reach `most_bytes` of payloads. At least one frame is returned if one is wanted."""
     async with connection.cursor() as cursor:
         await cursor.execute(
@@ -78,7 +78,7 @@ async def page(
                 "outcome": wanted.outcome,
                 "run_id": wanted.run_id,
                 "ids": None if wanted.ids is None else list(wanted.ids),
-                # One more: whether there are more.
+                # One more, to find out whether there are more.
                 "one_more": limit + 1,
                 "most_bytes": most_bytes,
             },
@@ -90,7 +90,7 @@ async def page(
 
 
 async def payload(connection: Connection, context_id: str, version: int) -> bytes | None:
-    """Returns the value of the record that made a version, byte for byte; None if there is none."""
+    """Returns the value of the record of a version, byte for byte; None if there is none."""
     cursor = await connection.execute(
         "SELECT convert_to(payload::text, 'UTF8') FROM frames WHERE context_id = %s AND version = %s",
         (context_id, version),

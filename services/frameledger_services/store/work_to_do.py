@@ -9,16 +9,16 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store.client_calls import WAITS_FOR_PERSON
 
 MAX_COUNTED = 100_000
-"""Rows of the outbox beyond that are not counted: while a broker is away for long there may be millions."""
+"""Outbox rows beyond this number are not counted: after a long outage of a broker there may be millions."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkToDo:
-    """What one look found."""
+    """The result of one count."""
 
     contexts_parked: int
     calls_waiting: int
-    """For a person. Those that wait for their client are not people's work."""
+    """Calls that wait for a person. Those that wait for their client are not people's work."""
 
     calls_ambiguous: int
     runs_open: int
@@ -29,12 +29,12 @@ class WorkToDo:
 
     @property
     def outbox(self) -> int:
-        """Of all kinds, up to `MAX_COUNTED`."""
+        """Outbox rows of all kinds, up to `MAX_COUNTED`."""
         return sum(self.outbox_rows.values())
 
 
 async def count(connection: Connection) -> WorkToDo:
-    """Returns what is to be done. Reads partial indexes, which have only that, and of the outbox the first rows."""
+    """Returns the open work. Reads partial indexes, which contain only that, and the first rows of the outbox."""
     cursor = await connection.execute(
         f"""
         SELECT

@@ -1,8 +1,8 @@
 """The declaration of all tables: columns, keys, indexes, and a comment on every column.
 
 The migrations create the tables; a test compares both. Everything that belongs to a conversation is keyed by its
-context first, so that the tables partition and distribute by context. Identifiers sort by their bytes (collation
-`C`), so that no change of the system's locales can spoil an index.
+context first, so that the tables can be partitioned and distributed by context. Identifiers sort by their bytes
+(collation `C`), so that no change of the system's locales can corrupt an index.
 """
 
 from frameledger_services.store.tables.audits import erasures, outcome_changes, rebuilds, verified

@@ -1,4 +1,4 @@
-"""What the declarations of tables share: the metadata, types of columns, and columns of several tables."""
+"""Common parts of the declarations of tables: the metadata, types of columns, and columns of several tables."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TIME = DateTime(timezone=True)
 def column(
     name: str, kind: TypeEngine[Any] | type[TypeEngine[Any]], comment: str, default: str | None = None
 ) -> Column[Any]:
-    """A column that always has a value."""
+    """Returns a column that always has a value."""
     return Column(
         name, kind, nullable=False, server_default=None if default is None else text(default), comment=comment
     )
 
 
 def optional(name: str, kind: TypeEngine[Any] | type[TypeEngine[Any]], comment: str) -> Column[Any]:
-    """A column that may be null."""
+    """Returns a column that may be null."""
     return Column(name, kind, nullable=True, comment=comment)
 
 
