@@ -15,7 +15,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store.client_calls import WAITS_FOR_PERSON
 
 AFTER_SECONDS = 5.0
-"""Seconds for which no worker must have had a call before it counts as lost: a worker may be taking it over."""
+"""Seconds without a worker after which a call counts as lost. Before that, a worker may be taking it over."""
 
 Reason = Literal["lost", "waiting", "ambiguous"]
 
@@ -24,8 +24,8 @@ Reason = Literal["lost", "waiting", "ambiguous"]
 class NeedsAttention:
     """The calls that need attention for one reason, and the oldest of them.
 
-    `lost`: a worker that the tables know started it, and no live worker has it. `waiting`: for a person. `ambiguous`: a
-    person has to decide whether it was executed.
+    `lost`: started by a worker in the tables, and no live worker has it. `waiting`: for a person. `ambiguous`: a person
+    has to decide whether it was executed.
     """
 
     why: Reason

@@ -1,11 +1,11 @@
 """Claiming work that no worker has had: one statement checks whether it is still open, and claims it.
 
-The effect's id is the key of the claim, so of two workers that claim it at once one gets it. Effects are requested in
-the order of their topic; work that has ended, that others serve or that is claimed is skipped in the same statement.
+The effect's id is the key of the claim, so if two workers claim it at once, one gets it. Effects are requested in the
+order of their topic; the same statement skips work that has ended, that other workers serve, or that is claimed.
 
-If the process dies before the statement, the effect's offset was not committed and another member of the group reads
-it again. If it dies after it, the claim is there: the effect that is read again is found claimed, and the work is taken
-over (`takeover`) once this worker is dead. If only the answer is lost, the worker is alive and does not know its
+If the process dies before the statement, the effect's offset was not committed and another member of the group reads it
+again. If it dies after it, the claim exists: the member that reads the effect again finds it claimed, and the work is
+taken over (`takeover`) once this worker is dead. If only the answer is lost, the worker is alive but does not know its
 claims: `release_all_but` releases them.
 """
 
@@ -62,7 +62,7 @@ async def claim_calls(
 
 @dataclass(frozen=True, slots=True)
 class _GrantedClaim(Generic[E]):
-    """A claim that the statement gave this worker, with the columns of its run or call."""
+    """A claim that the statement granted this worker, with the columns of its run or call."""
 
     effect: E
     attempt: int
@@ -152,9 +152,9 @@ def _call_columns(requests: Sequence[effects.CallFunction]) -> dict[str, Any]:
     }
 
 
-# It returns one row at least, which says whether the worker is alive. Rows are inserted in the order of their key, so
-# that two workers that claim the same effects do not deadlock. If two see an existing claim finished, they compute the
-# same attempt; the second one finds it given out.
+# It returns at least one row, which says whether the worker is alive. Rows are inserted in the order of their key, so
+# that two workers that claim the same effects do not deadlock. If two see an existing finished claim, they compute the
+# same attempt; the second one finds that it was already assigned.
 _CLAIM_AGAIN = """
     ON CONFLICT (effect_id) DO UPDATE SET
         worker_id = excluded.worker_id, service = excluded.service, attempt = excluded.attempt, token = DEFAULT,

@@ -16,7 +16,7 @@ _OF_ITS_RUN = """
 async def next_attempt(
     connection: Connection, worker_id: str, effect_id: str, token: str, attempt: int
 ) -> int | None:
-    """Keep the claim of a run that this worker has as `attempt`, with the next attempt number. Returns that number;
+    """Keep the claim of a run that this worker has as `attempt`, with the next attempt number. Returns that number, or
     None if the claim is lost.
 
     Called again with the same `attempt`, because the answer was lost, it returns None: the worker cannot know whether
@@ -38,7 +38,7 @@ async def next_attempt(
 async def finish(
     connection: Connection, worker_id: str, held: Mapping[str, str], how: Finish = "done"
 ) -> None:
-    """Finish these claims, each an effect with the token of its claim. Called twice it does nothing; effects that have
+    """Finish these claims, each an effect with the token of its claim. A second call does nothing; effects that have
     another claim by now do not change."""
     await connection.execute(
         """
@@ -56,8 +56,8 @@ async def release(
 ) -> None:
     """Release these claims, each an effect with its token: any worker may take the work at once, as the next attempt.
 
-    With `untried` nothing of this attempt was published, and it does not count: the next worker gets the same number,
-    under another token.
+    `untried` means that nothing of this attempt was published. It then does not count: the next worker gets the same
+    number, with another token.
     """
     await connection.execute(
         """
@@ -73,11 +73,11 @@ async def release(
 async def release_all_but(
     connection: Connection, worker_id: str, held: Mapping[str, str], *, older_than_secs: float = 0.0
 ) -> int:
-    """Release this worker's claims that are at least this old and not in `held`, which are all the claims that it
-    knows, each an effect with the token of its claim. Returns the number of released claims.
+    """Release this worker's claims that are at least this old and not in `held`, which are all claims that it knows,
+    each an effect with the token of its claim. Returns the number of released claims.
 
-    The worker does not know a claim whose answer was lost with the connection, nor one that a database which lost its
-    latest commits shows in an earlier state. Call it only while no claim is in progress.
+    The worker does not know a claim whose answer was lost with the connection, or that the database shows in an earlier
+    state because it lost its latest commits. Call this only while no claim is in progress.
     """
     cursor = await connection.execute(
         """

@@ -1,5 +1,5 @@
-"""Calls that are overdue: past a deadline, or without the worker that started them. `store.overdue` has what all rules
-share."""
+"""Calls that are overdue: past a deadline, or without the worker that started them. `store.overdue` describes what all
+rules share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from frameledger_services.store.client_calls import BY_CLIENT
 from frameledger_services.store.overdue import JUDGED, MAX_ROWS, WINDOW, ago, rows
 
 NEVER_SECONDS = 1e10
-"""Longer deadlines are reduced to this, some 300 years. A client may name one that PostgreSQL cannot subtract from any
+"""Longer deadlines are reduced to this, some 300 years. A client may send one that PostgreSQL cannot subtract from a
 time: the statement would fail, and with it the timekeeper, for all conversations."""
 
 CallStatus = Literal["announced", "dispatched", "running", "waiting"]
@@ -24,9 +24,9 @@ CallStatus = Literal["announced", "dispatched", "running", "waiting"]
 class OverdueCall:
     """A call that has not ended in time. `version` is that of the context.
 
-    `safe`: it may run twice; False before it starts, when that is not known. `interrupted`: an interruption asked for
+    `safe`: it may run twice; False before it starts, when that is not known. `interrupted`: an interruption requested
     its cancellation, so its end requests no run. `causation_id`: the frame that started it, or else the one that
-    dispatched it, or announced it.
+    dispatched or announced it.
     """
 
     context_id: str
@@ -46,10 +46,10 @@ async def past_deadline(
     """Returns calls that do not wait for a person and whose deadline passed `grace` seconds ago. `limit` is the
     deadline of calls that have none, in seconds.
 
-    It counts from the dispatch. For a call that was started without a dispatch it counts from the start. For a call
-    that was not started either, because it waits in its context's queue, it counts from when the last other call
-    settled: while one runs, there is a worker that continues with the queue. Calls of an open run are not committed,
-    and end with it.
+    The deadline counts from the dispatch, or from the start of a call that was started without a dispatch. For a call
+    that was not started either, because it waits in its context's queue, it counts from the time at which the last
+    other call settled: while one runs, there is a worker that continues with the queue. Calls of an open run are not
+    committed, and end with it.
     """
     return await rows(
         connection,
@@ -57,7 +57,7 @@ async def past_deadline(
         _select(
             known_at="call.requested_version",
             joins="LEFT JOIN runs AS run ON run.context_id = call.context_id AND run.run_id = call.run_id",
-            # Nothing is dispatched before it is announced, and there is an index of this.
+            # Nothing is dispatched before it is announced, and there is an index on this.
             where=f"""
                 call.status IN ('announced', 'dispatched', 'running') AND call.requested_at < {ago("grace")}
                 AND CASE call.status
@@ -90,7 +90,7 @@ async def waiting(connection: Connection, grace: float, current: Sequence[int]) 
 
 
 async def left_by_clients(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueCall]:
-    """Returns calls that wait for the client which brought their function, in conversations without a new frame for
+    """Returns calls that wait for the client that declared their function, in conversations without a new frame for
     `limit` seconds: that client is not expected to return."""
     return await rows(
         connection,
@@ -112,7 +112,7 @@ async def left_by_clients(connection: Connection, limit: float, current: Sequenc
 async def abandoned(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueCall]:
     """Returns interrupted calls that still run, and that no live worker had in the last `limit` seconds to settle them.
 
-    Only calls that a worker started: others are run by programs that the tables do not know.
+    Only calls that a worker started: others are run by programs that are not in the tables.
     """
     return await rows(
         connection,
@@ -131,7 +131,7 @@ async def abandoned(connection: Connection, limit: float, current: Sequence[int]
 
 
 async def lost(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueCall]:
-    """Returns calls that a worker started, that nobody may run again, and that no live worker had in the last `limit`
+    """Returns calls that a worker started, that must not run again, and that no live worker had in the last `limit`
     seconds: it died, or the database lost its claim. A worker that serves the function settles them first.
 
     A call that is safe to retry is run again by another worker, unless it was started without a claim. Only calls that
@@ -156,10 +156,10 @@ async def lost(connection: Connection, limit: float, current: Sequence[int]) -> 
 
 
 async def queued_at_lost(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueCall]:
-    """Returns calls that wait in the queue of a program which was dead for `limit` seconds: without a claim, a call is
-    started only by the worker that began another call of its announcement.
+    """Returns calls that wait in the queue of a program that has been dead for `limit` seconds: without a claim, only
+    the worker that began another call of the same announcement starts a call.
 
-    If no call of an announcement had begun, the tables do not know the worker: those calls end at their deadlines.
+    If no call of an announcement had begun, the worker is not in the tables: those calls end at their deadlines.
     """
     return await rows(
         connection,
@@ -198,15 +198,15 @@ _HAD_ONE_AT = f"""
     claim.released_at, claim.finished_at, holder.heartbeat_at,
     CASE WHEN {rules.STARTED_WITHOUT_CLAIM} THEN starter.heartbeat_at END
 """
-"""When a live worker had it last: the latest of these. NULLs do not count."""
+"""The last time at which a live worker had it: the latest of these. NULLs do not count."""
 
 
 def _overdue_since(timeout: str = "%(limit)s") -> str:
-    """SQL: what began before this, with this timeout, is past its deadline and the grace after it."""
+    """SQL: work that began before this time, with this timeout, is past its deadline and the grace after it."""
     return f"{ago('grace')} - make_interval(secs => least(greatest({timeout}, 0), {NEVER_SECONDS}))"
 
 
-# This is read once for all calls: looking through a long queue for each of its calls would take quadratic time.
+# Read once for all calls: searching a long queue for each of its calls would take quadratic time.
 _IDLE_QUEUES = f"""
     SELECT queued.context_id
     FROM (
@@ -220,7 +220,7 @@ _IDLE_QUEUES = f"""
             AND (other.status IN ('dispatched', 'running') OR other.settled_at >= {_overdue_since()})
     )
 """
-"""The contexts whose queued calls have no other call before them: none is under way, nor was one within a timeout."""
+"""The contexts whose queued calls have no other call before them: none is in progress, nor was one within a timeout."""
 
 
 _BEGAN = "coalesce(call.started_version, call.dispatched_version, call.requested_version)"
@@ -228,7 +228,7 @@ _BEGAN = "coalesce(call.started_version, call.dispatched_version, call.requested
 
 def _select(*, known_at: str, where: str, joins: str = "", order: str = "call.requested_at") -> str:
     """Returns a query for calls. `known` is the frame of the version `known_at`, which brought them into this state or
-    was the last one heard.
+    was the last one received.
 
     A call that a timekeeper started nominally was not executed, and so is safe to run again.
     """

@@ -1,4 +1,4 @@
-"""Runs that are overdue: no worker takes them, or their answer fell silent. `store.overdue` has what all rules
+"""Runs that are overdue: no worker takes them, or their answer fell silent. `store.overdue` describes what all rules
 share."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OverdueRun:
 async def unclaimed(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueRun]:
     """Returns open runs that have not started, and that no live worker had in the last `limit` seconds.
 
-    A worker that claims one before its end is folded is asked to stop, as by an interruption. The tables do not tell
+    A worker that claims one before its end is folded is asked to stop, as by an interruption. The tables do not show
     how long workers could claim a run of a partition whose effects were held; the timekeeper keeps that.
     """
     return await rows(

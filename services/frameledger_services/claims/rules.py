@@ -1,6 +1,6 @@
 """SQL conditions that the statements share: which workers are alive, what is open, and which worker serves it.
 
-In all of them `me` is the row of the worker that executes the statement, which is there only while it is alive.
+In all of them `me` is the row of the worker that executes the statement, which exists only while the worker is alive.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from frameledger_services.claims.values import CallColumns, WorkerDeadError
 from frameledger_services.store.server import THIS_DATABASE
 
 RECENTLY = "5 minutes"
-"""A worker that died longer ago than this, without deregistering, is not expected to be restarted."""
+"""A worker that died longer ago than this, without deregistering, is not expected to restart."""
 
 
 HIGHEST_ATTEMPT = 2**31 - 1
-"""The highest attempt that a frame can name, and a column hold."""
+"""The highest attempt that a frame can name and a column can hold."""
 
 
 def alive(worker: str) -> str:
@@ -29,7 +29,7 @@ def alive(worker: str) -> str:
 
 ME = f"me AS (SELECT * FROM workers WHERE workers.worker_id = %(worker_id)s AND {alive('workers')})"
 
-# A context's settings may hold escapes of NUL and of lone surrogates, with which `->>` fails.
+# A context's settings may contain escapes of NUL and of lone surrogates, with which `->>` fails.
 _UNREADABLE_ESCAPE = r"(?<!\\)((?:\\\\)*)\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})"
 
 MODEL = rf"""
@@ -46,8 +46,8 @@ FUNCTION = f"""
             AND tool_calls.function_name = ANY (own.serves)
     ) THEN regexp_replace(tool_calls.function_name, '^{PREFIX}', '') ELSE tool_calls.function_name END
 """
-"""The function that a call needs: the workers of `<name>` serve the built-in `cancel_<name>`, unless an application has
-a function of that name itself."""
+"""The function that a call needs: the workers of `<name>` serve the built-in `cancel_<name>`, unless an application
+itself has a function of that name."""
 
 
 def served(name: str) -> str:
@@ -63,9 +63,9 @@ def served(name: str) -> str:
 
 
 def attempt_after(*attempts: str) -> str:
-    """Returns the expression of the attempt above the highest of these; NULLs do not count.
+    """Returns the expression for the attempt above the highest of these; NULLs do not count.
 
-    Any client may name the highest number that a frame can have: that one is given out again, under another claim. An
+    Any client may name the highest number that a frame can have: that number is assigned again, under another claim. An
     overflow would fail the statement, for all work in it and all workers.
     """
     return f"least(greatest({', '.join(attempts)}), {HIGHEST_ATTEMPT - 1}) + 1"
@@ -79,14 +79,14 @@ def started_by_another(work: str, claim: str) -> str:
 
 def claimable_run(run: str, had: str) -> str:
     """Returns the condition that an open run has no claim, or a claim without effect: it was finished a while ago, and
-    another claim's start counts. `had` is the row of `claims`, of an outer join."""
+    another claim's start counts. `had` is the row of `claims`, from an outer join."""
     return _claimable(had, started_by_another(run, had))
 
 
 def claimable_call(call: str, had: str) -> str:
-    """The same for a call that is dispatched or running, whatever the attempt of its start: a worker that only settles
-    what an earlier attempt started publishes no start. If the call is still open a lease after that claim was
-    finished, the settlement did not count."""
+    """Returns the same condition for a call that is dispatched or running, whatever the attempt of its start: a worker
+    that only settles what an earlier attempt started publishes no start. If the call is still open a lease after that
+    claim was finished, the settlement did not count."""
     return _claimable(had, f"({call}.claim <> {had}.token) IS TRUE")
 
 
@@ -102,8 +102,8 @@ def served_call(name: str) -> str:
 
     A name that no worker lists, no catch-all takes and the context's tools do not have was invented by the model: the
     first worker that reads the call reports that to the model. A name that the tools do have may still be served, by a
-    service that is restarting; so may a name of a worker that died recently. Tools have many forms, so the name is
-    searched in their text.
+    service that is restarting; the same holds for a name of a worker that died recently. Tools have many forms, so the
+    name is searched for in their text.
     """
     return f"""
         CASE
@@ -144,9 +144,9 @@ def _active_context(held: str) -> str:
 
 
 ACTIVE_CONTEXT = _active_context("effects_held_until IS NOT NULL")
-"""Joins the context if it may be worked on. A parked one and a recording may not, nor one whose partition is still
-catching up with its log: what looks open may have ended a few records later. Once it has caught up, the projector
-requests what is open."""
+"""Joins the context if work on it is allowed: not for a parked one or a recording, nor for one whose partition is still
+catching up with its log, because what looks open may have ended a few records later. Once it has caught up, the
+projector requests what is open."""
 
 ACTIVE_OWNED_CONTEXT = _active_context(
     f"""(effects_held_until IS NOT NULL OR owner_pid IS NOT NULL AND NOT EXISTS (
@@ -166,7 +166,7 @@ OPEN_RUN = """
 
 
 def open_call(*statuses: str) -> str:
-    """Joins the call if it is in one of these states."""
+    """Returns a join of the call if it has one of these statuses."""
     return f"""
         JOIN tool_calls ON tool_calls.context_id = claimable.context_id
             AND tool_calls.requested_version = claimable.requested_version
@@ -206,24 +206,24 @@ HAS_NO_WORKER = f"""
         ELSE {NOT_HELD} END
 """
 """With a `HOLDER` and a `STARTER`: whether the worker of a started call is dead. This is the holder of its claim, or
-its starter if it was started without one and so is never taken over. A starter that the tables do not know does not
-count as dead."""
+its starter if it was started without one and so is never taken over. A starter that is not in the tables does not count
+as dead."""
 
 NOT_STARTED_RECENTLY = """
     (tool_calls.status = 'dispatched' OR tool_calls.attempt > 0
         AND tool_calls.started_at < clock_timestamp() - me.lease_secs * interval '1 second')
 """
 """Whether a call without a claim may be claimed. If a worker started it, as its attempt shows, the claim was lost: that
-worker learns of it within a lease, and may still end the call by then."""
+worker learns of it within a lease, and may still end the call until then."""
 
 
 def frame_id_at(version: str, of: str) -> str:
-    """Returns the expression of the id of the frame at a version of this row's context; NULL for no version."""
+    """Returns the expression for the id of the frame at a version of this row's context; NULL for no version."""
     return f"(SELECT frame_id FROM frames WHERE frames.context_id = {of}.context_id AND frames.version = {version})"
 
 
 def trace_id_at(version: str, of: str) -> str:
-    """Returns the expression of the trace id of that frame; NULL if it belongs to no trace."""
+    """Returns the expression for the trace id of that frame; NULL if it belongs to no trace."""
     return f"(SELECT trace_id FROM frames WHERE frames.context_id = {of}.context_id AND frames.version = {version})"
 
 

@@ -1,8 +1,9 @@
 """Taking over work that another worker had: it was released, or its worker is dead. The claim gets the next attempt.
 
-A worker declares no other dead before it has been connected for a whole lease itself: when the database comes back, all
-heartbeats are old, and the others need time to send theirs. Released work may be taken at once. Rows that another
-takeover has locked are skipped, so that two never wait for each other, and each row goes to one of them.
+A worker declares no other worker dead before it has been connected for a whole lease itself: when the database comes
+back, all heartbeats are old, and the others need time to send theirs. Released work may be taken at once. Rows that
+another takeover has locked are skipped, so that two takeovers never wait for each other, and each row goes to one of
+them.
 
 If the process dies after the statement, or its answer is lost, the work is taken over once more in the same way.
 """
@@ -101,9 +102,9 @@ async def finish_over(connection: Connection, worker_id: str, limit: int = 1_000
     return cursor.rowcount
 
 
-# What may be taken, by two indexes: of released claims, and of each worker's unfinished ones. Only workers that have
-# unfinished claims are examined, each found after the one before it: the dead are kept for a year, and this is
-# executed every second.
+# Finds what may be taken by two indexes: of released claims, and of each worker's unfinished ones. Only workers with
+# unfinished claims are examined, each found after the one before it, because dead workers are kept for a year and this
+# is executed every second.
 _FREE = f"""
     owners (worker_id) AS (
         (SELECT worker_id FROM claims WHERE finished_at IS NULL ORDER BY worker_id LIMIT 1)
@@ -132,7 +133,7 @@ _FREE = f"""
     )
 """
 
-# The claim is checked once more when its row is locked: another takeover would have raised its attempt.
+# The claim is checked again when its row is locked: another takeover would have raised its attempt.
 _CLAIMABLE = """
     FROM me
     CROSS JOIN free

@@ -1,15 +1,15 @@
 """The timekeeper's claims: calls that no worker starts, which it claims, starts nominally and answers.
 
-Nothing is remembered between two sweeps; the tables determine the next step:
+Nothing is kept between two sweeps; the tables determine the next step:
 
     claimed     the claim is ours, the call is dispatched     -> publish a nominal start, with the claim's attempt
     started     the claim is ours, our start was applied      -> publish the final result
     answered    the call is settled                           -> finish the claim
 
-If the process dies between any two of these, its claim is a dead worker's. The next timekeeper claims the call with the
-next attempt and continues from the tables: it starts the call if our start was never folded, else it answers it. A
-frame that was published without our knowledge is published again, which is a repetition. If we only seemed dead, our
-attempt is fenced off by the later one.
+If the process dies between two of these steps, its claim is a dead worker's. The next timekeeper claims the call with
+the next attempt and continues from the tables: it starts the call if our start was never folded, otherwise it answers
+it. A frame whose publication was never confirmed is published again, as a repetition. If we only seemed dead, the later
+attempt fences ours off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from frameledger_services.store.overdue import JUDGED, MAX_ROWS, rows
 
 @dataclass(frozen=True, slots=True)
 class UnstartedCall:
-    """A dispatched call that no worker starts. `attempt` is that of its claim when it was read, 0 for none."""
+    """A dispatched call that no worker starts. `attempt` is that of its claim when it was read, 0 without a claim."""
 
     context_id: str
     dispatched_version: int
@@ -82,8 +82,8 @@ _BEGAN = "coalesce(tool_calls.started_version, tool_calls.dispatched_version)"
 async def unstarted(
     connection: Connection, unserved_secs: float | None, unstarted_secs: float | None, current: Sequence[int]
 ) -> list[UnstartedCall]:
-    """Returns dispatched calls that no live worker had for `unserved_secs` if none serves the function, else for
-    `unstarted_secs`, and those that a dead timekeeper had begun to settle. None leaves calls of that kind alone.
+    """Returns dispatched calls that no live worker had for `unserved_secs` if none serves the function, otherwise for
+    `unstarted_secs`, and those that a dead timekeeper had begun to settle. None disables one of the two.
 
     As with runs (`overdue_runs.unclaimed`), only the timekeeper knows how long workers could claim them.
     """
@@ -129,7 +129,7 @@ async def claim(connection: Connection, worker_id: str, service: str, calls: Seq
     """Claim those of the calls that are still open and whose claim has not changed since it was read. Returns the
     number of claimed calls.
 
-    A worker that had one of them and was not dead after all learns from its heartbeat that it lost it.
+    A worker that had one of them and was not dead after all learns from its heartbeat that it lost the call.
     """
     cursor = await connection.execute(
         f"""
@@ -219,7 +219,7 @@ async def finish_settled(connection: Connection, worker_id: str) -> None:
 
 
 def _effect_id(call: UnstartedCall) -> str:
-    """Returns the id of the effect that requested the call: every claim of it has this key."""
+    """Returns the id of the effect that requested the call, which is the key of every claim of it."""
     return derived.effect_id(
         CallFunction.effect,
         ContextId(call.context_id),

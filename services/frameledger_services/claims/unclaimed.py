@@ -1,11 +1,10 @@
-"""Open work without a claim, a while after it was requested. Dead workers' claims are the subject of `takeover`.
+"""Open work that has no claim a while after it was requested. For claims of dead workers see `takeover`.
 
 Usually the member of the group that reads an effect claims it. It does not if it does not serve it and another member
 does (a new release is being rolled out), if the worker that listed it died at that moment, or if it has no free slot.
-And a database that lost its latest commits may have lost the claim, or have let one attempt be made twice, which ends
-with a finished claim of unfinished work. So a worker with a free slot executes this query from time to time. An
-effect's id follows from its row, so this requests the same claim as the effect on the topic, and one of the two gets
-it.
+And a database that lost its latest commits may have lost the claim, or granted one attempt twice, which leaves a
+finished claim of unfinished work. So a worker with a free slot executes this query from time to time. An effect's id is
+derived from its row, so this requests the same claim as the effect on the topic, and one of the two gets it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from frameledger_services.claims import rules
 from frameledger_services.database_types import Connection
 
 AFTER_SECONDS = 2.0
-"""The least age of such work; usually an effect is claimed within milliseconds."""
+"""The minimum age of such work; usually an effect is claimed within milliseconds."""
 
 
 async def unclaimed_runs(connection: Connection, worker_id: str, limit: int) -> list[effects.RunInference]:

@@ -1,4 +1,4 @@
-"""Open work that cannot be done: no live worker has it, and none serves it. For the report to an operator.
+"""Open work that cannot be done, because no live worker has it and none serves it. For the report to an operator.
 
 Work that waits for a free slot of a live worker is not included.
 """
@@ -13,7 +13,7 @@ from frameledger_services.claims import rules
 from frameledger_services.database_types import Connection
 
 AFTER_SECONDS = 5.0
-"""The least age of such work: a worker may be starting, or being replaced."""
+"""The minimum age of such work: a worker may be starting, or being replaced."""
 
 EXAMINED = 1_000
 """Maximum number of rows that are examined, the oldest first."""
@@ -43,7 +43,7 @@ class OpenWork:
 async def unserved_runs(connection: Connection) -> list[Unserved]:
     """Returns unserved open runs by model, those that wait longest first.
 
-    A run that started without ever being claimed is left out: a program without a row in the tables answers it.
+    A run that started without ever being claimed is omitted: a program without a row in the tables answers it.
     """
     return await _unserved(connection, _RUNS)
 
@@ -57,7 +57,7 @@ async def unserved_calls(connection: Connection) -> list[Unserved]:
 
 
 async def open_work(connection: Connection) -> OpenWork:
-    """Returns what a timekeeper would watch."""
+    """Returns the work that a timekeeper would watch."""
     async with connection.cursor(row_factory=class_row(OpenWork)) as cursor:
         await cursor.execute(_OPEN)
         row = await cursor.fetchone()

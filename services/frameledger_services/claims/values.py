@@ -13,7 +13,7 @@ from frameledger.ids import ContextId, GroupId, RunId, ToolCallId, Version
 Kind = Literal["inference", "functions", "timekeeper"]
 
 Finish = Literal["done", "over", "given_up"]
-"""How a claim ends: its work was done; its run or call had ended otherwise; it was attempted too often."""
+"""How a claim ends: its work was done; its run or call had already ended; it was attempted too often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class Registration:
     """Names of functions, or of models."""
 
     serves_all: bool = False
-    """It is a catch-all: it takes what no live worker of its kind lists."""
+    """Whether it is a catch-all, which takes what no live worker of its kind lists."""
 
     offers: Mapping[str, Any] = field(default_factory=dict)
-    """JSON: the functions with schemas and options, or how requests are made."""
+    """JSON: the functions with their schemas and options, or the options for requests."""
 
 
 class Claimed(Protocol):
@@ -62,13 +62,13 @@ class Claimed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRun:
-    """A run that this worker answers, as `attempt`: a number that is given out once. No other worker has it, unless the
+    """A run that this worker answers as `attempt`, a number that is assigned once. No other worker has it, unless the
     database lost its latest commits; then `claim` distinguishes the two."""
 
     effect_id: str
     context_id: ContextId
     version: Version
-    """Of the context that the model is given."""
+    """The version of the context that the model receives."""
 
     run_id: RunId
     attempt: int
@@ -89,7 +89,7 @@ class ClaimedRun:
     """The span in which it was requested, from its effect (W3C). After a takeover only its trace is known."""
 
     taken_over: bool = False
-    """Another worker had it before."""
+    """Whether another worker had it before."""
 
     deaths: int = 0
     """Number of earlier attempts whose worker died, counted as for a call (`ClaimedCall.deaths`)."""
@@ -97,11 +97,11 @@ class ClaimedRun:
 
 @dataclass(frozen=True, slots=True)
 class CallColumns:
-    """What `tool_calls` has of a call when it is claimed. `rules.CALL_COLUMNS` has its fields, in this order."""
+    """The columns of a call in `tool_calls` when it is claimed. `rules.CALL_COLUMNS` has its fields, in this order."""
 
     function_name: str
     arguments: Any
-    """As the model gave them: text, or a JSON value."""
+    """As the model sent them: text, or a JSON value."""
 
     group_id: GroupId | None
     run_id: RunId | None
@@ -109,16 +109,16 @@ class CallColumns:
     """Seconds since it was dispatched, by the database's clock."""
 
     status: Literal["dispatched", "running"]
-    """When it was claimed: `running` if an earlier attempt had started."""
+    """The status when it was claimed: `running` if an earlier attempt had started."""
 
     safe_to_retry: bool | None
     """From its first start; None before it started."""
 
     interrupted: bool
-    """An interruption asked for its cancellation."""
+    """Whether an interruption requested its cancellation."""
 
     builtin: bool
-    """A built-in `cancel_<name>`; served by the workers of `<name>`."""
+    """Whether it is a built-in `cancel_<name>`, which the workers of `<name>` serve."""
 
     started_by: UUID | None
     """The frame of its first start: the cause of the settlement if a worker settles it for another one. None before it
@@ -127,7 +127,7 @@ class CallColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedCall(CallColumns):
-    """A call that this worker runs or settles, as `call_attempt`, with everything that is needed for that."""
+    """A call that this worker runs or settles as `call_attempt`, with everything that is needed for that."""
 
     effect_id: str
     context_id: ContextId
@@ -148,17 +148,17 @@ class ClaimedCall(CallColumns):
     """The span in which it was dispatched, from its effect (W3C). After a takeover only its trace is known."""
 
     deaths: int = 0
-    """Number of earlier attempts whose worker died. A released one does not count, nor one whose claim a database lost
-    with its latest commits: the log does not say how an attempt ended."""
+    """Number of earlier attempts whose worker died. Released attempts do not count, nor those whose claim the database
+    lost with its latest commits: the log does not show how an attempt ended."""
 
     taken_over: bool = False
-    """Another worker had it before."""
+    """Whether another worker had it before."""
 
 
 class WorkerDeadError(FencedError):
-    """A worker that asks for work is dead by the database's clock: it sent no heartbeat for a lease.
+    """A worker that requests work is dead by the database's clock: it sent no heartbeat for a lease.
 
-    Remedy: None is needed: it begins again as another worker. If it happens often, give the machine more processor
+    Remedy: None is needed: it registers again as another worker. If it happens often, give the machine more processor
     time, or raise `FRAMELEDGER_WORK_LEASE_SECS`.
     """
 
@@ -168,8 +168,8 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult(Generic[C]):
-    """The result of a request for effects: the claimed work, in their order; and the number of effects, the last ones,
-    that were not examined because the limit was reached, and have to be requested again."""
+    """The result of a request for effects: the claimed work, in order; and the number of effects at the end that were
+    not examined because the limit was reached, and have to be requested again."""
 
     claimed: list[C]
     unexamined: int = 0
@@ -180,7 +180,7 @@ class Heartbeat:
     """The answer to a heartbeat."""
 
     alive: bool
-    """False: the row is gone, or its lease had ended. A dead worker stays dead; a new session has to register."""
+    """False if the row is gone, or its lease had ended. A dead worker stays dead; a new session has to register."""
 
     obsolete: frozenset[str] = frozenset()
     """Effects held whose run is closed, or whose call is settled or must be cancelled."""

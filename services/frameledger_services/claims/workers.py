@@ -1,11 +1,11 @@
 """Workers: they register, send heartbeats, and deregister.
 
 A worker is one session of one process. It is alive while it has not stopped and its last heartbeat is younger than its
-lease, by the database's clock. Once it is not, it never is again.
+lease, by the database's clock. A dead worker never becomes alive again.
 
-That clock may be set back, or a standby with another one be promoted. Then heartbeats, and what a worker counts its
-connection from, are in the future, and would have nobody declared dead until that time has come again. A worker puts
-its own right with its next heartbeat; those of workers that send none are put right by `reap_workers`.
+That clock may be set back, or a standby with another clock be promoted. Then heartbeats, and the times from which
+workers count their connection, are in the future, and nobody would be declared dead until that time. A worker corrects
+its own times with its next heartbeat; `reap_workers` corrects those of workers that send none.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def register(connection: Connection, offer: Registration) -> None:
 
 
 async def update_registration(connection: Connection, offer: Registration) -> None:
-    """Change what the worker serves. Later claims follow it."""
+    """Change what the worker serves. It applies to later claims."""
     await connection.execute(
         "UPDATE workers SET serves = %s, serves_all = %s, offers = %s, slots = %s WHERE worker_id = %s",
         (list(offer.serves), offer.serves_all, Json(dict(offer.offers)), offer.slots, offer.worker_id),
@@ -54,8 +54,8 @@ async def update_registration(connection: Connection, offer: Registration) -> No
 
 
 async def reconnected(connection: Connection, worker_id: str) -> None:
-    """Note that the worker was without the database for a while. Others may have been too, so for a whole lease it
-    declares none of them dead."""
+    """Record that the worker was without the database for a while. Others may have been too, so it declares none of
+    them dead for a whole lease."""
     await connection.execute(
         "UPDATE workers SET connected_at = clock_timestamp() WHERE worker_id = %s", (worker_id,)
     )
@@ -100,7 +100,7 @@ async def leave(connection: Connection, worker_id: str) -> None:
 
 async def reap_workers(connection: Connection) -> None:
     """Mark workers that died `LONG_DEAD_SECONDS` ago as stopped. They were dead before; this reduces the rows that are
-    searched for live workers. A heartbeat of the future, of a clock that was set back, is one of now."""
+    searched for live workers. A heartbeat in the future, from a clock that was set back, counts as one of now."""
     await connection.execute(
         """
         UPDATE workers SET heartbeat_at = clock_timestamp()
@@ -117,9 +117,9 @@ async def reap_workers(connection: Connection) -> None:
     )
 
 
-# A call that must be cancelled is to be stopped by its worker, which publishes what became of it. One that waits for a
-# person is not obsolete: its worker may be about to end the job. Work that another worker started last, under the same
-# attempt or a later one, counts as lost: once released it is claimed with the next attempt.
+# A call that must be cancelled is stopped by its worker, which publishes its outcome. One that waits for a person is
+# not obsolete: its worker may be about to end the job. Work that another worker started last, under the same attempt or
+# a later one, counts as lost: once released it is claimed with the next attempt.
 _HEARTBEAT = f"""
     WITH beat AS (
         UPDATE workers SET heartbeat_at = clock_timestamp(), connected_at = least(connected_at, clock_timestamp())

@@ -9,8 +9,8 @@ from frameledger_services.settings import Settings
 
 AFTER_OUTAGE_SECONDS = 60.0
 """The maximum time that publishers have after an outage of the broker. A publication that began during the outage may
-take 30 seconds to fail, and is then retried; a worker has to rejoin its consumer group. Not the whole limit of each
-rule: if a broker fails every few minutes, a run must not stay open for ever."""
+take 30 seconds to fail, and is then retried; a worker has to rejoin its consumer group. It is not the whole limit of
+each rule: if a broker failed every few minutes, a run would otherwise stay open for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class TimeLimits:
     run_unclaimed: float | None
     run_silent: float | None
     call: float | None
-    """For calls without a deadline of their own. None also disables the deadlines of those that have one."""
+    """For calls without a deadline of their own. None also disables the deadlines of calls that have one."""
 
     call_grace: float
     """How long after a deadline the call's own worker may still settle it."""
@@ -39,9 +39,8 @@ class TimeLimits:
 
     def after_outage(self, answers_secs: float) -> Self:
         """Returns the limits that apply once the log has answered for this long, since its last outage or since the
-        timekeeper began.
-        Rules that judge by what is missing on the log are off until disconnected publishers have had time to
-        publish."""
+        timekeeper started. Rules that judge by what is missing on the log are off until disconnected publishers have
+        had time to publish."""
         if answers_secs >= AFTER_OUTAGE_SECONDS:
             return self
         return replace(
@@ -57,8 +56,8 @@ class TimeLimits:
         )
 
     def after_release(self, released_secs: float) -> Self:
-        """Returns the limits of a partition whose effects have not been held for this long. Rules for work that nobody
-        took are off until workers could take it for the whole limit: while effects are held, none may."""
+        """Returns the limits of a partition whose effects have not been held for this long. Rules for work without a
+        claim are off until workers could claim it for the whole limit, because they cannot while effects are held."""
         return replace(
             self,
             run_unclaimed=_since(released_secs, self.run_unclaimed),

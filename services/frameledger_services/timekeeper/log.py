@@ -37,7 +37,7 @@ class SettlementLog:
         self._ends: dict[int, int] = {}
         self.hidden: frozenset[int] = frozenset()
         """The partitions whose newest records an open transaction hid at the last check, and whose readable records
-        ended where they did at the check before."""
+        ended at the same offset as at the check before."""
 
         self.topic = TopicNames(settings.topic_prefix).frames
 
@@ -50,14 +50,14 @@ class SettlementLog:
 
     async def publish(self, settlements: Sequence[Settlement]) -> None:
         """Publish them in order. A settlement that the log refuses is logged and skipped, so that it does not block the
-        others; if it would settle a call, the call ends at its deadline."""
+        others. If it would settle a call, the call ends at its deadline."""
         records = [(one, record) for one in settlements if (record := _record(one)) is not None]
         if not records:
             return
         try:
             await self._send(*(record for _, record in records))
         except TooLargeError:
-            # The error does not name the frame. Those that were already sent are repetitions now, which count once.
+            # The error does not name the frame. Frames that were already sent are repetitions now, which count once.
             records = [(one, record) for one, record in records if await self._is_accepted(one, record)]
         self._metrics.settled(one.rule for one, _ in records)
         for settlement, _ in records:
@@ -80,8 +80,8 @@ class SettlementLog:
         return True
 
     async def ends(self, partitions: Collection[int]) -> dict[int, int]:
-        """Returns the end offsets of those of these partitions whose leader answers, and sets `hidden`. Raises if none
-        does."""
+        """Returns the end offsets of those of these partitions whose leader answers, and sets `hidden`. Raises an error
+        if none answers."""
         if not partitions:
             return {}
         deadline = asyncio.get_running_loop().time() + TIMEOUT_SECONDS

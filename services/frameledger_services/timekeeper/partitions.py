@@ -1,11 +1,10 @@
-"""What the timekeeper knows of each partition: how far it is stored, where its log ends, and since when its work may be
-judged. Pure.
+"""The state of each partition: how far it is stored, where its log ends, and since when its work may be judged. Pure.
 
-While a partition catches up with its log, its effects are held and no worker may take its work. Then the work is
-requested all at once, and some of it was stored long before. So rules for work that nobody took also count from the
-first sweep that saw the partition released (`TimeLimits.after_release`).
+While a partition catches up with its log, its effects are held and no worker may take its work. Then all work is
+requested at once, some of it long after it was stored. So rules for work without a claim also count from the first
+sweep that saw the partition released (`TimeLimits.after_release`).
 
-A timekeeper that has just started knows neither since when a partition is released nor which outages came before: of a
+A timekeeper that has just started does not know since when a partition is released, nor which outages came before: of a
 broker, of a database, of a machine that was off or suspended. It counts from its own first sweep.
 """
 
@@ -21,15 +20,16 @@ class Partitions:
 
     def __init__(self) -> None:
         self.ends: dict[int, int] = {}
-        """The ends of the logs at the last check; none for a partition that is away or hidden, nor during an outage."""
+        """The ends of the logs at the last check; none for a partition that is unreachable or hidden, nor during an
+        outage."""
 
         self.known: set[int] = set()
-        """The partitions whose ends are to be looked up: those that are stored, and those that were before. One whose
+        """The partitions whose end offsets are to be read: those that are stored, and those that were before. One whose
         effects are held may lose its leader meanwhile."""
 
         self._reached: Mapping[int, int] = {}
         self._released_since: dict[int, float] = {}
-        """Since when the effects of each partition are not held."""
+        """Since when each partition's effects have not been held."""
 
         self._away: set[int] = set()
         """Partitions that did not answer at the last check, or whose log is not the one that was stored."""
@@ -38,10 +38,10 @@ class Partitions:
         """When the last outage of the broker ended, or this timekeeper first reached it; None during an outage."""
 
         self._back_since: dict[int, float] = {}
-        """When each partition came back that had been away without others."""
+        """When each partition came back that had been unreachable while others answered."""
 
     def note_stored(self, reached: Mapping[int, int], now: float) -> None:
-        """Note the next offset of each partition whose effects are not held."""
+        """Record the next offset of each partition whose effects are not held."""
         self._reached = reached
         self._released_since = {one: self._released_since.get(one, now) for one in reached}
         self.known.update(reached)
@@ -59,7 +59,7 @@ class Partitions:
         return found
 
     def note_ends(self, answers: Mapping[int, int], now: float, hidden: Container[int] = ()) -> set[int]:
-        """Note the end offsets that a check of the logs returned. Returns the partitions that did not answer it, but
+        """Record the end offsets that a check of the logs returned. Returns the partitions that did not answer it, but
         answered the one before. The newest records of `hidden` partitions cannot be read, so these are not judged."""
         # A log that is shorter than what is stored of it has lost records, or its topic was recreated: no projector
         # reads it before `frameledger recover`, so what it has by now is not known.
@@ -73,5 +73,5 @@ class Partitions:
         return lost
 
     def note_outage(self) -> None:
-        """Note that no partition answers."""
+        """Record that no partition answers."""
         self.ends, self._answers_since = {}, None

@@ -14,7 +14,7 @@ from frameledger_services.event_log.producer import Producer
 from frameledger_services.settings import Settings
 
 SHORTEST_SECONDS = 0.05
-"""Seconds between two checks whether a root is due."""
+"""Seconds between two checks of whether a root is due."""
 
 _FAILURES: tuple[type[Exception], ...] = (*transient.EITHER, FrameledgerError, psycopg.Error)
 
@@ -22,10 +22,10 @@ _log = logs.get_logger("timekeeper")
 
 
 async def keep_publishing(settings: Settings, stopping: asyncio.Event) -> None:
-    """Publish a root every `timekeeper_root_every_secs` until `stopping` is set. Of several timekeepers usually one
-    publishes it.
+    """Publish a root every `timekeeper_root_every_secs` until `stopping` is set. If there are several timekeepers,
+    usually one publishes it.
 
-    Every failure is logged and retried after a pause: settling what is overdue must not stop because of it.
+    Every failure is logged and retried after a pause, because it must not stop the settling of overdue work.
     """
     every = settings.timekeeper_root_every_secs
     backoff = supervision.Backoff()

@@ -2,20 +2,20 @@
 
 A sweep judges a partition only if its projection has reached the offset at which its log ended after the previous
 sweep. So frames in transit, including those of our own last sweep, are folded before anything is judged by their
-absence. Behind an open transaction of another program nothing is folded, so a partition is not judged while one hides
-its newest records. During an outage of the broker the timekeeper continues its heartbeats.
+absence. Behind an open transaction of another program nothing is folded, so a partition is not judged while such a
+transaction hides its newest records. During an outage of the broker the timekeeper continues its heartbeats.
 
 After an outage of the broker that is longer than a limit, such as that of silent runs, the run of a live worker looks
-silent, although the worker publishes the rest of the answer as soon as the broker is back. The first on the log wins:
-if it were the timekeeper, the run would be closed, its worker told to stop, and its later frames ignored (`run_over`).
-Nothing would happen twice, but half an answer would be lost although nobody failed. So rules that judge by what is not
-on the log are off for a while after an outage (`TimeLimits.after_outage`). If only one partition has no leader, the
-others are judged meanwhile, and it has the same time once it is back.
+silent, although the worker publishes the rest of the answer as soon as the broker is back. The first frame on the log
+wins: if it were the timekeeper's, the run would be closed, its worker told to stop, and its later frames ignored
+(`run_over`). Nothing would happen twice, but half an answer would be lost although nothing failed. So rules that judge
+by what is not on the log are off for a while after an outage (`TimeLimits.after_outage`). If only one partition has no
+leader, the others are judged meanwhile, and it gets the same time once it is back.
 
 A new session of the timekeeper treats the time before it as an outage. The machine may have been off or suspended, or
-the database away; then the leases of the workers are over as well, and their work is silent until it is taken over, one
-lease later. One race remains, with the same outcome: a worker that alone cannot reach the broker for longer than the
-limit looks silent to the timekeeper.
+the database unreachable; then the leases of the workers have ended as well, and their work is silent until it is taken
+over, one lease later. One race remains, with the same outcome: a worker that alone cannot reach the broker for longer
+than the limit looks silent to the timekeeper.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from frameledger_services.timekeeper.sweep import Sweeper, purge, sweep
 SERVICE = "timekeeper"
 
 LEASE_SECONDS = 15.0
-"""Seconds of this timekeeper's lease, under which it holds the calls that it has claimed; twice the interval of sweeps
+"""Seconds of this timekeeper's lease, under which it holds the calls that it has claimed. Twice the interval of sweeps
 is added."""
 
 PURGE_SECONDS = 60.0
 
 SESSION = {
     "statement_timeout": "10s",
-    # Statements read a few rows, by their keys. The planner would choose otherwise for tables that it has no statistics
-    # of yet, or that are small.
+    # Statements read a few rows, by their keys. The planner would choose otherwise for tables without statistics, or
+    # small ones.
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
@@ -108,8 +108,8 @@ async def _keep_time(
             await database.connect(settings, "frameledger timekeeper", SESSION, role="frameledger_worker")
         )
         await schema.check(connection)
-        # In a database that is still empty nothing is judged before a projector of our topic owns partitions, and then
-        # none of another topic can.
+        # In a database that is still empty nothing is judged before a projector of our topic owns partitions; after
+        # that, no projector of another topic can.
         await topics.refuse_other(connection, TopicNames(settings.topic_prefix).frames)
         await claims.register(connection, registration)
         log = await stack.enter_async_context(SettlementLog(settings, metrics))

@@ -1,9 +1,9 @@
 """Makes the frame that settles overdue work. Pure: the same row gives the same bytes.
 
-So if two timekeepers see the same, they publish one frame twice, which counts once. Each frame names what it settles,
-and is ignored once that has ended. Its id names the rule, the subject and the version of the context that was judged,
-so a later settlement is never taken for a repetition. No text contains a time or a limit: another timekeeper's may
-differ, and one id with two contents is an error.
+If two timekeepers see the same, they publish one frame twice, which counts once. Each frame names what it settles, and
+is ignored once that has ended. Its id names the rule, the subject and the version of the context that was judged, so a
+later settlement is never taken for a repetition. No text contains a time or a limit: another timekeeper's may differ,
+and two contents under one id are an error.
 """
 
 from __future__ import annotations
@@ -55,14 +55,15 @@ def run_unclaimed(run: OverdueRun) -> Settlement:
 
 
 def run_silent(run: OverdueRun) -> Settlement:
-    """Fail the run, keeping what was said so far; a pending run of its context opens."""
+    """Fail the run and keep the text so far; a pending run of its context opens."""
     return _failed("run_silent", run, RUN_SILENT)
 
 
 def call_overdue(call: OverdueCall) -> Settlement:
     """End a call that its worker did not end by its deadline. It requests a run, unless the call was interrupted.
 
-    The call is cancelled if it does not run or may run twice; else it is ambiguous, because it may have been executed.
+    The call is cancelled if it is not running or may run twice; otherwise it is ambiguous, because it may have been
+    executed.
     """
     return _ended("call_overdue", call)
 
@@ -73,8 +74,8 @@ def call_abandoned(call: OverdueCall) -> Settlement:
 
 
 def call_lost(call: OverdueCall) -> Settlement:
-    """End a call whose worker died: ambiguous if it had started, because it may have been executed; cancelled if it may
-    run twice and no worker runs it again, or if it waited in the worker's queue."""
+    """End a call whose worker died: as ambiguous if it had started, because it may have been executed; as cancelled if
+    it may run twice and no worker runs it again, or if it waited in the worker's queue."""
     return _ended("call_lost", call)
 
 
@@ -84,16 +85,16 @@ def waiting_overdue(call: OverdueCall) -> Settlement:
 
 
 def call_left(call: OverdueCall) -> Settlement:
-    """Cancel a call whose client never came back. Requests no run: no client is there to read an answer."""
+    """Cancel a call whose client never returned. Requests no run: no client is there to read an answer."""
     return _cancelled("call_left", replace(call, interrupted=True))
 
 
 def turn_overdue(turn: OverdueTurn) -> Settlement:
-    """Publish the user's missing stop; or, if the turn was stopped, a second one, which closes it with the words
+    """Publish the user's missing stop. If the turn was already stopped, the second stop closes it with the words
     received so far.
 
     There may be only one missing stop, because a second one would not wait for the final words. So its id names the
-    last frame of the user, and not the context's version, which two timekeepers may see differently.
+    last frame of the user and not the context's version, which two timekeepers may see differently.
     """
     rule = "final_words" if turn.waits else "user_stop"
     judged = turn.version if turn.waits else turn.heard_version
@@ -117,7 +118,7 @@ def held_call(call: HeldCall, worker_id: str) -> Settlement:
     result.
 
     The start has no `safe_to_retry`, although nothing runs: the fold keeps the first start's value for the whole call,
-    and would let an unsafe function be attempted again after ours. If this timekeeper dies, the next one sees the
+    and would allow an unsafe function to be attempted again after ours. If this timekeeper dies, the next one sees the
     worker of the start, and answers the call. A call that a worker started after all is settled as by a takeover. A
     settlement does not name our claim: it counts for any start.
     """
@@ -210,7 +211,7 @@ def _call_id(rule: str, call: OverdueCall | HeldCall) -> str:
 
 
 def _attempt_id(rule: str, call: HeldCall) -> str:
-    """Returns the id of a frame of an attempt. An attempt is made under one claim only, so the id needs no version of
+    """Returns the id of a frame of an attempt. An attempt is made under only one claim, so the id needs no version of
     the context."""
     return _id(rule, call.context_id, call.call_attempt, f"{call.effect_id}:{call.claim}")
 

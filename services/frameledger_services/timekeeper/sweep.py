@@ -16,7 +16,7 @@ from frameledger_services.timekeeper.limits import TimeLimits
 from frameledger_services.timekeeper.settling import Settlement
 
 ROUNDS = 20
-"""Maximum statements of one purge, few enough that the next heartbeat is not late."""
+"""Maximum number of statements of one purge, few enough that the next heartbeat is not late."""
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ async def sweep(
     """Returns the frames to publish now in the contexts of partitions whose projection recently reached the end of the
     log, and claims the calls that no worker starts.
 
-    Called again before the frames are folded, it returns some of them again, which are repetitions and count once.
+    Called again before the frames are folded, it returns some of them again; these repetitions count once.
     """
     settlements: list[Settlement] = []
     if limits.run_silent is not None:
@@ -76,8 +76,9 @@ async def sweep(
 async def purge(connection: Connection, limits: TimeLimits, worker_id: str, *, batch: int = 2_000) -> None:
     """Delete old claims and workers, and finish dead workers' claims whose work has ended.
 
-    A statement deletes at most `batch` claims, and a call `ROUNDS` times as many. One that takes too long, or waits for
-    somebody's transaction, is logged and left to the next purge: what is overdue does not wait for it.
+    A statement deletes at most `batch` claims, and a call `ROUNDS` times as many. A statement that takes too long, or
+    waits for another session's transaction, is logged and left to the next purge: settling overdue work does not wait
+    for it.
     """
     never = 100_000.0
     try:
@@ -122,7 +123,7 @@ async def _judge(
 
 
 async def _in_time(found: Awaitable[list[T]]) -> list[T]:
-    """Returns what a rule finds; nothing if its statement takes too long: the other rules do not wait for it."""
+    """Returns what a rule finds, or nothing if its statement takes too long: the other rules do not wait for it."""
     with _logged_if_late():
         return await found
     return []
@@ -130,7 +131,7 @@ async def _in_time(found: Awaitable[list[T]]) -> list[T]:
 
 @contextmanager
 def _logged_if_late() -> Iterator[None]:
-    """Log a statement that takes too long, or waits for a transaction that somebody left open."""
+    """Log a statement that takes too long, or waits for a transaction that another session left open."""
     try:
         yield
     except transient.LIMITED as error:

@@ -13,7 +13,7 @@ from frameledger_services.work.worker import Worker
 
 
 class BackgroundService(ABC):
-    """A service with a worker. As a context manager it is started, and stopped at the end.
+    """A service with a worker. As a context manager it is started on entry and stopped on exit.
 
     The frames that `start`, `stop` and `cancel` take are those of Pipecat's services. They are ignored.
     """
@@ -29,8 +29,8 @@ class BackgroundService(ABC):
     async def start(self, frame: StartFrame | None = None) -> None:
         """Run in a task of its own. Returns when the worker takes work. While it runs, another call does nothing.
 
-        Raises the error that ended the service: if it ended before it took work, and if it has ended since. The next
-        call starts it again. Raises RuntimeError while an earlier `stop` or `cancel` has not returned.
+        Raises the error that ended the service, if it ended before it took work or has ended since. The next call
+        starts it again. Raises RuntimeError while an earlier `stop` or `cancel` has not returned.
         """
         if self._task is not None:
             if not self._task.done():
@@ -54,25 +54,25 @@ class BackgroundService(ABC):
 
     async def stop(self, frame: EndFrame | None = None) -> None:
         """Drain: finish what can be finished within the deadlines, and release the rest for other workers. Does nothing
-        if it does not run. Raises the error that ended the service."""
+        if it is not running. Raises the error that ended the service."""
         if self._task is not None:
             task, self._task = self._task, None
             self._stopping.set()
             await task
 
     async def cancel(self, frame: CancelFrame | None = None) -> None:
-        """End at once: other workers take over its work one lease later. Does nothing if it does not run."""
+        """End at once: other workers take over its work one lease later. Does nothing if it is not running."""
         if self._task is not None:
             task, self._task = self._task, None
             task.cancel()
-            # Awaiting the task itself could not tell its cancellation from one of this caller.
+            # Awaiting the task itself could not distinguish its cancellation from one of this caller.
             await asyncio.wait([task])
             if not task.cancelled():
                 task.result()
 
     @contextmanager
     def _running_alone(self) -> Iterator[None]:
-        """To be used around a run. Raises RuntimeError if another one has not ended: its end would close what both
+        """Context manager around a run. Raises RuntimeError if another one has not ended: its end would close what both
         use."""
         if self._is_running:
             raise RuntimeError("The service is already running.")
@@ -83,7 +83,7 @@ class BackgroundService(ABC):
             self._is_running = False
 
     async def cleanup(self) -> None:
-        """As `cancel`. Safe to call twice."""
+        """Same as `cancel`. Safe to call twice."""
         await self.cancel()
 
     async def __aenter__(self) -> Self:

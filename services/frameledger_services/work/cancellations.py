@@ -1,7 +1,7 @@
-"""Reads `llm.cancellations`, the quick way to stop work; every worker reads it from its end, without a group.
+"""Reads `llm.cancellations`, the fast way to stop work. Every worker reads it from its end, without a group.
 
-Nothing depends on it: a cancellation that is missed here is reported by a heartbeat a moment later. It may also arrive
-while its work is being claimed, so the newest ones are remembered, and checked when a job begins.
+Correctness does not depend on it: a heartbeat reports a missed cancellation a moment later. A cancellation may also
+arrive while its work is being claimed, so the newest ones are kept, and checked when a job begins.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Cancelled:
 
     def has(self, context_id: str, subject: str, version: int) -> bool:
         """Returns whether the work that this version requested was cancelled. A call's id may be used again later: a
-        cancellation concerns only what was requested before it."""
+        cancellation applies only to work that was requested before it."""
         return self._newest.get((context_id, subject), 0) > version
 
 

@@ -1,5 +1,4 @@
-"""Claiming work, in one session of a worker: effects from their topic, dead workers' work, and work that no worker
-claimed.
+"""Claims work in one session of a worker: effects from their topic, dead workers' work, and work without a claim.
 
 Work is claimed only while a slot is free. One claim is in progress at a time, so that no free slot is counted twice.
 """
@@ -59,8 +58,8 @@ class Claimer(Generic[E, C]):
         failpoint: Failpoint,
         metrics: WorkMetrics,
     ) -> None:
-        """The lease of `session` is ended when the database finds that the worker is dead. `check` raises if the work
-        in the database is not for this worker's topics."""
+        """If the database reports the worker as dead, the lease of `session` is ended. `check` raises if the work in
+        the database is not for this worker's topics."""
         self._kind = kind
         self._session = session
         self._worker_id = session.worker_id
@@ -73,7 +72,7 @@ class Claimer(Generic[E, C]):
         self._claiming = asyncio.Lock()
 
     async def from_topic(self) -> None:
-        """Claim effects as they come, and commit their offsets once their claims are durable."""
+        """Claim effects as they arrive, and commit their offsets once their claims are durable."""
         while True:
             await self._consumer.fetch()
             while self._consumer.pending:
@@ -104,10 +103,10 @@ class Claimer(Generic[E, C]):
     async def _claim(self) -> None:
         free = self._executor.free_slots
         if not free:
-            # Work that was taken over meanwhile uses the slot.
+            # Work that was taken over meanwhile occupies the slot.
             return
-        # Most may have ended or be another worker's, so more are requested than fit; but not all pending ones each
-        # time that a slot becomes free.
+        # Most may have ended or be another worker's, so more are requested than fit, but not all pending ones whenever
+        # a slot becomes free.
         requested = self._consumer.pending[: max(WINDOW, 4 * free)]
         traceparents = self._consumer.traceparents_of(requested)
         await self._failpoint("before claim")
@@ -153,8 +152,8 @@ class Claimer(Generic[E, C]):
         return result.claimed
 
     async def _release_unknown(self, connection: Connection) -> None:
-        """Release claims that the worker does not know. One that is younger than a lease is released by a later sweep:
-        its answer may be in transit, or lost with its connection."""
+        """Release claims that the worker does not know. A claim younger than a lease is released by a later sweep: its
+        answer may be in transit, or lost with its connection."""
         count = await claims.release_all_but(
             connection,
             self._worker_id,
@@ -165,7 +164,7 @@ class Claimer(Generic[E, C]):
             _log.info("worker.unknown_claims_released", worker=self._worker_id, count=count)
 
     async def _execute(self, statement: Callable[[Connection], Awaitable[T]]) -> T:
-        """Returns the result of a statement that needs a live worker. If this one is dead, it ends the lease, and so
+        """Returns the result of a statement that needs a live worker. If this worker is dead, ends the lease, and so
         the session."""
         try:
             return await self._session.database.do(statement)

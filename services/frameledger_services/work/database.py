@@ -30,7 +30,7 @@ class Database:
     def __init__(
         self, settings: Settings, name: str, on_reconnect: Callable[[Connection], Awaitable[None]]
     ) -> None:
-        """`on_reconnect` is awaited first of all on every new connection except the first."""
+        """`on_reconnect` is awaited first on every new connection except the first one."""
         self._settings = settings
         self._name = name
         self._on_reconnect = on_reconnect
@@ -39,7 +39,7 @@ class Database:
         self._one_at_a_time = asyncio.Lock()
 
     async def do(self, statement: Callable[[Connection], Awaitable[T]]) -> T:
-        """Returns the statement's result. During an outage it logs once and retries until it is cancelled; a statement
+        """Returns the statement's result. During an outage it logs once and retries until it is cancelled. A statement
         whose answer was lost is executed a second time."""
         warned = False
         async with self._one_at_a_time:
@@ -61,7 +61,7 @@ class Database:
                     return result
 
     async def first(self, statement: Callable[[Connection], Awaitable[T]]) -> T:
-        """The same without a retry. Raises one of `transient.DATABASE` during an outage."""
+        """Returns the statement's result without retrying. Raises one of `transient.DATABASE` during an outage."""
         async with self._one_at_a_time:
             return await self._once(statement)
 

@@ -2,7 +2,7 @@
 
 Effects that were fetched and not acknowledged are pending. While any are pending, the partitions are paused and polling
 continues, so that the member stays in the group. A rebalance drops pending effects: the next owner of their partition,
-maybe this one, reads them again.
+which may be this member, reads them again.
 
 If the process dies before offsets are committed, the effects are read again, and their claims show which worker has
 them.
@@ -42,7 +42,7 @@ PAUSE_SECONDS = 0.5
 E = TypeVar("E", bound=effects.Effect)
 
 _leaving: set[asyncio.Task[None]] = set()
-"""Members that are leaving: the event loop alone does not keep a task."""
+"""Members that are leaving the group. The event loop alone does not keep a reference to a task."""
 
 _log = logs.get_logger("worker")
 
@@ -74,7 +74,7 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         self._settings = settings
         self._topic = topic
         self._decode = decode
-        # A new service begins with the earliest effects. The work of most has ended; the claim statement skips them.
+        # A new service begins with the earliest effects. Most of their work has ended; the claim statement skips it.
         self._client = consumer(
             settings, group=group, name=f"frameledger-{group}", auto_offset_reset="earliest", **options
         )
@@ -86,12 +86,12 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         """Set once the group has assigned partitions, or none."""
 
     async def start(self, stopping: asyncio.Event) -> bool:
-        """Join the group. Returns False, and is not a member, if `stopping` was set first.
+        """Join the group. Returns False without joining if `stopping` was set first.
 
         Raises `BrokerError` if there is no such topic, and that or `KafkaError` if no broker answers.
         """
         try:
-            # aiokafka would look for it for 40 s without naming it, or create it if the brokers allow that.
+            # aiokafka would search for it for 40 s without naming it, or create it if the brokers allow that.
             async with broker.connect(self._settings) as brokers:
                 await brokers.topic(self._topic)
             self._client.subscribe([self._topic], listener=self)
@@ -104,12 +104,12 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         return has_joined
 
     async def stop(self) -> None:
-        """Leave the group, without waiting long for an unreachable broker. Called twice it does nothing more."""
+        """Leave the group, without waiting long for an unreachable broker. A second call does nothing."""
         if self._ending is None:
             self._ending = asyncio.create_task(closed(self._client.stop()))
             _leaving.add(self._ending)
             self._ending.add_done_callback(_leaving.discard)
-            # Not cancelled: the parts of the client that it has not closed yet would stay open.
+            # Not cancelled: parts of the client that it has not closed yet would stay open.
             done, _ = await asyncio.wait([self._ending], timeout=STOP_SECONDS)
             for task in done:
                 task.result()
@@ -120,7 +120,7 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         return [one.effect for one in self._pending if one.effect is not None]
 
     def traceparents_of(self, effects: Sequence[E]) -> dict[str, str]:
-        """Returns the `traceparent`s of these pending effects, by effect id. Effects without one are left out."""
+        """Returns the `traceparent`s of these pending effects, by effect id. Effects without one are omitted."""
         wanted_ids = set(map(id, effects))
         return {
             one.effect.id: one.traceparent
@@ -147,7 +147,7 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
 
     def ack(self, effects: list[E], unexamined: int) -> None:
         """Acknowledge effects that `pending` returned, except the last `unexamined`: they are claimed or not ours.
-        Those that were dropped meanwhile are ignored."""
+        Effects that were dropped meanwhile are ignored."""
         acknowledged = set(map(id, effects[: len(effects) - unexamined]))
         keep: list[_Pending[E]] = []
         blocked: set[Any] = set()

@@ -1,4 +1,4 @@
-"""Decoding of effects. Any client may write to their topics, so every field is checked for values that the database
+"""Decodes effects. Any client may write to their topics, so every field is checked for values that the database
 refuses."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LARGEST = {"version": 2**63 - 1, "requested_version": 2**63 - 1, "ordinal": 2**
 
 
 class NoEffectError(RefusedError, ValueError):
-    """Bytes on a topic of effects are not an effect of the expected kind; the message has the reason.
+    """A record on a topic of effects is not an effect of the expected kind; the message has the reason.
 
     Remedy: None is needed: the record is skipped. Find out which other program writes to that topic.
     """
@@ -35,7 +35,7 @@ def decode_effect(kind: type[E], value: bytes | None) -> E:
     try:
         effect = _ADAPTERS[kind].validate_json(orjson.dumps(_DEFAULTS | known), strict=True)
     except orjson.JSONEncodeError as error:
-        # orjson reads deeper values than it writes.
+        # orjson reads JSON that is nested more deeply than it can write.
         raise NoEffectError(f"no {kind.effect}: {error}") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -48,7 +48,8 @@ def decode_effect(kind: type[E], value: bytes | None) -> E:
 
 
 def _problem(name: str, value: Any) -> str | None:
-    """Returns why the database would refuse a field, or None. A function's name may be any text: it is no key."""
+    """Returns why the database would refuse a field, or None. A function's name may be any text, because it is not a
+    key."""
     if isinstance(value, str) and name != "function_name":
         return "an id is 1 to 255 bytes without NUL" if not _is_id(value) else None
     if isinstance(value, int) and not 0 <= value <= _LARGEST[name]:
@@ -60,7 +61,7 @@ def _is_id(text: str) -> bool:
     return 1 <= len(text.encode()) <= 255 and "\0" not in text
 
 
-# `to_wire` omits a `group_id` of None. Fields that a kind does not know are ignored.
+# `to_wire` omits a `group_id` of None. Unknown fields are ignored.
 _DEFAULTS = {"group_id": None}
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {
     kind: TypeAdapter(kind) for kind in (effects.RunInference, effects.CallFunction, effects.Cancel)

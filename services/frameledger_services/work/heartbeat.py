@@ -1,8 +1,8 @@
 """The heartbeats of a worker, in a thread of their own.
 
 A handler that blocks the event loop stops everything else that the worker does, but is no reason to take its work away.
-So the heartbeats have an event loop and a connection of their own, and renew the lease from their thread. If the
-worker's loop stays blocked for very long, it counts as dead, and the heartbeats stop too.
+So heartbeats have an event loop and a connection of their own, and renew the lease from their thread. If the worker's
+loop stays blocked for very long, the worker counts as dead, and its heartbeats stop too.
 
 The answers are handed to the worker's loop. If the process dies or freezes, the heartbeats stop.
 """
@@ -25,10 +25,10 @@ from frameledger_services.work.database import connect
 from frameledger_services.work.lease import Lease
 
 BLOCKED_SECONDS = 60.0
-"""Maximum seconds for which the worker's loop may be blocked."""
+"""Maximum time in seconds for which the worker's loop may be blocked."""
 
 STOP_SECONDS = 15.0
-"""Maximum seconds that psycopg needs to abandon a statement that a frozen server does not answer."""
+"""Maximum time in seconds that psycopg needs to abandon a statement that a frozen server does not answer."""
 
 
 Held = Mapping[str, Any]
@@ -44,7 +44,7 @@ class HeartbeatThread:
         self, settings: Settings, worker_id: str, lease: Lease, held: Callable[[], Held], on_answer: OnAnswer
     ) -> None:
         """`held`, called in the heartbeats' thread, returns the jobs by effect, each with the token of its claim.
-        `on_answer` is called in the worker's loop with each answer and what was held when it was requested."""
+        `on_answer` is called in the worker's loop with each answer and with what was held when it was requested."""
         self._settings = settings
         self._worker_id = worker_id
         self._lease = lease
@@ -52,10 +52,10 @@ class HeartbeatThread:
         self._on_answer = on_answer
         self._stopping = threading.Event()
         self._handed_over_at: float | None = None
-        """When the worker's loop was given the oldest callback that it has not run; None if it has run all."""
+        """When the oldest callback that has not run was passed to the worker's loop; None if all have run."""
 
     async def run(self) -> None:
-        """Returns when the lease ends. Waits through outages of the database, and raises every other error. Called
+        """Returns when the lease ends. Waits through outages of the database, and raises every other error. Call it
         once."""
         loop = self._loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
@@ -107,7 +107,7 @@ class HeartbeatThread:
                         _log.warning(
                             "worker.heartbeat_failed", worker=self._worker_id, reason=transient.reason(error)
                         )
-                    # A blocked loop is noticed during an outage of the database too.
+                    # A blocked loop has to be noticed during an outage of the database too.
                     self._hand_over(self._loop_runs)
                 else:
                     if answer.alive:
@@ -123,30 +123,30 @@ class HeartbeatThread:
             await _close(connection)
 
     def _hand_over(self, callback: Callable[..., None], *arguments: Any) -> None:
-        """Have the worker's loop call this."""
+        """Call this in the worker's loop."""
         if self._handed_over_at is None:
             self._handed_over_at = self._lease.clock()
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *arguments)
 
     def _blocked_for(self) -> float:
-        """Returns for how many seconds a callback has waited for the worker's loop."""
+        """Returns the seconds for which a callback has waited for the worker's loop."""
         handed_over_at = self._handed_over_at
         return 0.0 if handed_over_at is None else self._lease.clock() - handed_over_at
 
     def _loop_runs(self) -> None:
-        """Note that the worker's loop is not blocked. Runs in that loop."""
+        """Record that the worker's loop is not blocked. Runs in that loop."""
         self._handed_over_at = None
 
     def _take_answer(self, answer: Heartbeat, held: Held) -> None:
-        """Act on the answer of a heartbeat. Runs in the worker's loop."""
+        """Process the answer to a heartbeat. Runs in the worker's loop."""
         self._loop_runs()
         if not answer.alive:
             self._lease.end()
         self._on_answer(answer, held)
 
     async def _pause(self) -> None:
-        # A threading event cannot be awaited, so it is polled, often enough for a quick end.
+        # A threading event cannot be awaited, so it is polled, often enough to stop quickly.
         deadline = self._lease.clock() + self._settings.work_heartbeat_secs
         while not self._stopping.is_set() and (left := deadline - self._lease.clock()) > 0:
             await asyncio.sleep(min(left, 0.05))
@@ -163,5 +163,5 @@ def _settle(ended: asyncio.Future[None], error: BaseException | None) -> None:
         ended.set_result(None)
     else:
         ended.set_exception(error)
-        # Marks the error as retrieved: a `run` that was cancelled does not read it.
+        # Marks the error as retrieved, since a cancelled `run` does not read it.
         ended.exception()

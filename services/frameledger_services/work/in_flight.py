@@ -65,7 +65,8 @@ class InFlight(Generic[C]):
         self._failpoint = failpoint
         self._jobs: dict[str, InFlightJob[C]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        """The tasks of all jobs that have begun, also of one whose claim was lost and is another job's now."""
+        """The tasks of all jobs that have begun, including a job whose claim was lost and now belongs to another
+        job."""
 
         self._ended: dict[tuple[str, str], Ending] = {}
         self._all_settled = asyncio.Event()
@@ -82,7 +83,7 @@ class InFlight(Generic[C]):
 
     def unsettled(self) -> dict[str, str]:
         """Returns every effect whose claim this worker knows and has not settled, with the token of the claim."""
-        # The keys are pairs of effect and token. Without `keys()`, `dict` would copy the mapping.
+        # The keys are pairs of effect and token. `dict` would copy a mapping with a method `keys()`.
         return dict(self._ended.keys()) | {effect: entry.claim for effect, entry in self._jobs.items()}
 
     def start(self, claimed: Sequence[C]) -> None:
@@ -155,14 +156,14 @@ class InFlight(Generic[C]):
 
     def apply_heartbeat(self, answer: Heartbeat, held: Mapping[str, InFlightJob[C]]) -> None:
         """Ask those jobs to stop whose work a heartbeat reports as obsolete or lost. `held` are the effects with which
-        it was sent: an effect may be another job's since."""
+        it was sent: an effect may belong to another job by now."""
         for effect_id in answer.obsolete:
             held[effect_id].job.request_stop("obsolete")
         for effect_id in answer.lost:
             held[effect_id].job.request_stop("claim_lost")
 
     def cancel(self, cancel: effects.Cancel) -> None:
-        """Ask the job to stop that a cancellation names, or remember it for one that is being claimed."""
+        """Ask the job that a cancellation names to stop, or keep the cancellation for a job that is being claimed."""
         self._cancelled.add(cancel)
         for entry in self._jobs.values():
             claimed = entry.job.claimed
@@ -170,8 +171,8 @@ class InFlight(Generic[C]):
                 entry.job.request_stop("obsolete")
 
     async def stop_all(self, why: StopReason) -> None:
-        """Ask every job to stop, wait `grace_secs`, and cancel tasks that still run, repeatedly: a task may mistake a
-        cancellation for something else. Returns when all have ended."""
+        """Ask every job to stop, wait `grace_secs`, and cancel tasks that still run, repeatedly, because a task may
+        misinterpret a cancellation. Returns when all have ended."""
         self.release_waiting()
         for entry in tuple(self._jobs.values()):
             entry.job.request_stop(why)

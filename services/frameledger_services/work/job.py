@@ -1,4 +1,4 @@
-"""A job: one piece of claimed work, when it has to stop, and the session that it runs in."""
+"""A job: one piece of claimed work, when it has to stop, and the session in which it runs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from frameledger_services.work.publisher import WorkerPublisher
 
 StopReason = Literal["obsolete", "claim_lost", "draining"]
 """Why a job must stop. `obsolete`: its run is closed, or its call is settled or must be cancelled. `claim_lost`: the
-work is another worker's, or may be, so nothing may be published any more. `draining`: the process ends."""
+work belongs, or may belong, to another worker, so nothing may be published any more. `draining`: the process ends."""
 
 Ending = Literal["done", "over", "given_up", "release", "untried"]
-"""What becomes of a claim. It is finished as one of `claims.Finish`, or released: with `release` for the next attempt,
+"""What happens to a claim. It is finished as one of `claims.Finish`, or released: with `release` for the next attempt,
 with `untried` for the same attempt again, because nothing of this one was published."""
 
 C = TypeVar("C", bound=Claimed)
@@ -31,7 +31,8 @@ class Job(Generic[C]):
     """Claimed work, from its claim until its code returns.
 
     `stop` may be set before the work begins. It is also set, as `obsolete`, if the job's own last frame is folded
-    before its code returns: then there is nothing to stop. `claim_lost` outranks `draining`, and that `obsolete`.
+    before its code returns; then there is nothing to stop. `claim_lost` takes precedence over `draining`, and that over
+    `obsolete`.
     """
 
     claimed: C
@@ -55,10 +56,10 @@ class Job(Generic[C]):
         self._on_stop_request(self.stop_reason)
 
     def on_stop_request(self, listener: Callable[[StopReason], None]) -> None:
-        """Call `listener` with the reason of every stop request from now on, and at once if there was one.
+        """Call `listener` with the reason of every stop request from now on, and at once if there was one before.
 
-        Repeated requests are passed on too: an interruption that the database lost in a failover is reported again by
-        the next heartbeat, once it is folded again.
+        Repeated requests are passed on too: if the database lost an interruption in a failover, the next heartbeat
+        reports it again once it is folded again.
         """
         self._on_stop_request = listener
         if self.stop_reason is not None:
@@ -82,7 +83,7 @@ class Session:
     """Publishes within the lease of this session."""
 
     lease: Lease
-    """Ask `lease.valid()` right before a side effect that must not happen without the lease."""
+    """Check `lease.valid()` right before a side effect that must not happen without the lease."""
 
     database: Database
 
@@ -100,9 +101,9 @@ class Session:
 
 
 Perform = Callable[[Job[C], Session], Awaitable[Ending]]
-"""Does one job. Returns what becomes of its claim, which it does not touch itself.
+"""Does one job. Returns what happens to its claim, which it does not change itself.
 
-It may raise `LeaseLostError` and transient errors of broker and database: the claim is released then, for another
-attempt. Any other error is a bug and ends the process. When it is asked to stop because it is draining or lost its
-claim, it has `work_grace_secs` to return; then its task is cancelled.
+It may raise `LeaseLostError` and transient errors of broker and database; the claim is then released for another
+attempt. Any other error is a bug and ends the process. If it is asked to stop because the worker is draining or lost
+the claim, it has `work_grace_secs` to return; then its task is cancelled.
 """

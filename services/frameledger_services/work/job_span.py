@@ -27,7 +27,7 @@ class WorkSource:
 @contextmanager
 def job_span(claimed: Claimed, source: WorkSource, worker_id: str) -> Iterator[Span]:
     """Yields the span of a job, which is current within the block: a child of the span that requested the work, or in a
-    new trace with a link to that, if the work is old or was another worker's before."""
+    new trace with a link to that span, if the work is old or was another worker's before."""
     with (
         logs.bound(**_ids(claimed)),
         processing(

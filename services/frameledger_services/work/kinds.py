@@ -32,7 +32,7 @@ class JobKind(Generic[E, C]):
     take_over: Callable[[Connection, str, int], Awaitable[list[C]]]
     unclaimed: Callable[[Connection, str, int], Awaitable[list[E]]]
     subject: Callable[[C], str]
-    """Returns what a cancellation names: the id of the run or of the call."""
+    """Returns the id of the run or call, which a cancellation names."""
 
 
 RUNS: JobKind[effects.RunInference, ClaimedRun] = JobKind(

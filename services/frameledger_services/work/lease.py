@@ -1,8 +1,8 @@
 """The lease: how long this worker may assume that no other worker has taken over its work.
 
-It lasts `seconds` from just before the last successful heartbeat was sent. The database counts from when it received
-that heartbeat, which is later, so the lease ends here before it ends there. It also ends while the machine is
-suspended, because the database's clock continues.
+It lasts `seconds` from just before the last successful heartbeat was sent. The database counts from its receipt, which
+is later, so the lease ends here before it ends there. It also expires while the machine is suspended, because the
+database's clock continues.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from frameledger.errors import FencedError
 
 
 def clock_through_suspend() -> float:
-    """Returns the seconds of a monotonic clock that continues while the machine is suspended. Linux's ordinary one
-    stops then; macOS's does not."""
+    """Returns the seconds of a monotonic clock that continues while the machine is suspended. On Linux the usual one
+    stops then; on macOS it does not."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -47,7 +47,7 @@ class Lease:
         self._watchers: set[Callable[[], None]] = set()
 
     def renew(self, sent: float) -> None:
-        """Note a successful heartbeat that was sent at `sent` or later. The first one begins the lease. A lease that
+        """Record a successful heartbeat that was sent at `sent` or later. The first one begins the lease. A lease that
         ended stays ended, and a late answer does not shorten it."""
         until = sent + self.seconds
         if self._until is None:
@@ -62,11 +62,11 @@ class Lease:
             check()
 
     def valid(self) -> bool:
-        """Returns whether claimed work is still ours. Ask right before each side effect that requires it."""
+        """Returns whether claimed work is still ours. Call it right before each side effect that requires the lease."""
         return self.left() > 0
 
     def left(self) -> float:
-        """Returns the seconds that remain, 0 if it ended or has not begun."""
+        """Returns the remaining seconds, 0 if the lease ended or has not begun."""
         return 0.0 if self._ended or self._until is None else max(0.0, self._until - self.clock())
 
     @asynccontextmanager

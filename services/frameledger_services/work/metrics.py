@@ -10,7 +10,7 @@ from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 
 class WorkMetrics:
-    """Metrics of one service in one process; outlives the sessions of its worker."""
+    """Metrics of one service in one process, which outlive the sessions of its worker."""
 
     def __init__(self, service: str, kind: claims.Kind, metrics: Metrics = NO_METRICS) -> None:
         self._service = service

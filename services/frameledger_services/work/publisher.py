@@ -20,7 +20,7 @@ WITHIN = 30.0
 """Seconds within which the broker has to acknowledge."""
 
 RETRY_SECONDS = 0.5
-"""Seconds before frames that the broker did not accept are published again."""
+"""Seconds after which frames that the broker did not accept are published again."""
 
 
 class WorkerPublisher:
@@ -43,9 +43,9 @@ class WorkerPublisher:
         caused them; None only for frames that an application publishes on its own. They belong to the trace of the
         current span.
 
-        Raises `LeaseLostError` when the lease ends, also in the middle; ValueError for a frame that cannot be encoded,
-        before anything is published; `PublishError` and `BrokerError` as the producer does. Frames that have an id can
-        safely be published again.
+        Raises `LeaseLostError` when the lease ends, also during the publication; ValueError for a frame that cannot be
+        encoded, before anything is published; `PublishError` and `BrokerError` as the producer does. Frames that have
+        an id can safely be published again.
         """
         traceparent = tracing.current_traceparent()
         records = [
@@ -74,8 +74,8 @@ async def publish_until_accepted(
     instance because a permission is missing, are published again too: an operator may grant it. The two functions log
     why the frames were not accepted.
 
-    Raises `TooLargeError` and ValueError for frames that are never accepted, `LeaseLostError`, and `RecordRefusedError`
-    after this number of `refusals`; with None it retries until the lease ends.
+    Raises `TooLargeError` and ValueError for frames that can never be accepted, `LeaseLostError`, and
+    `RecordRefusedError` after this number of `refusals`; with None it retries until the lease ends.
     """
     refused = 0
     while True:

@@ -42,10 +42,10 @@ from frameledger_services.work.metrics import WorkMetrics
 from frameledger_services.work.publisher import WorkerPublisher
 
 SETTLE_SECONDS = 5.0
-"""Maximum seconds at the end for each of these: releasing unknown claims, settling the others, and deregistering."""
+"""Maximum seconds at the end for each of: releasing unknown claims, settling the others, and deregistering."""
 
 FOLLOW_SECONDS = 5.0
-"""Maximum seconds that a worker that is otherwise ready waits until it reads cancellations."""
+"""Maximum seconds for which a worker that is otherwise ready waits until it reads cancellations."""
 
 E = TypeVar("E", bound=effects.Effect)
 C = TypeVar("C", bound=Claimed)
@@ -54,7 +54,7 @@ _log = logs.get_logger("worker")
 
 
 class SessionRunner(Generic[E, C]):
-    """Wires the parts of one session. Its jobs see `session`."""
+    """Wires the parts of one session together. Its jobs see `session`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class SessionRunner(Generic[E, C]):
         on_ready: Callable[[Session], None],
         metrics: WorkMetrics,
     ) -> None:
-        """`on_ready` is called once it has partitions and reads cancellations."""
+        """`on_ready` is called once the worker has partitions and reads cancellations."""
         self._settings = settings
         self._kind = kind
         self._registration = registration
@@ -101,7 +101,7 @@ class SessionRunner(Generic[E, C]):
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._producer)
             stack.push_async_callback(self._database.close)
-            # Also if it never starts: it exists already.
+            # Also if it never starts, since it already exists.
             stack.push_async_callback(self._consumer.stop)
             await self._database.first(schema.check)
             await self._database.first(self._refuse_other_topic)
@@ -211,7 +211,7 @@ class SessionRunner(Generic[E, C]):
         _log.info("worker.draining", worker=self._registration.worker_id, jobs=len(self._in_flight))
         self._in_flight.release_waiting()
         await self._consumer.stop()
-        # The claimer may have been cancelled in the middle of a claim. Jobs do not wait for a database that is away.
+        # The claimer may have been cancelled in the middle of a claim. Jobs do not wait for an unreachable database.
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
                 await self._database.do(self._release_unknown)
@@ -236,8 +236,8 @@ class SessionRunner(Generic[E, C]):
         await topics.refuse_other(connection, self._names.frames)
 
     async def _on_reconnect(self, connection: Connection) -> None:
-        """Note the outage, because other workers may have been without the database too, and the answer to a claim may
-        have been lost."""
+        """Record the outage, because other workers may have been without the database too, and the answer to a claim
+        may have been lost."""
         await claims.reconnected(connection, self._registration.worker_id)
         await self._release_unknown(connection)
 

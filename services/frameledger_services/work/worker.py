@@ -1,4 +1,5 @@
-"""A worker: it claims effects from their topic, each by one worker only, and runs them as jobs, until it is stopped."""
+"""A worker: it claims effects from their topic, each of which only one worker gets, and runs them as jobs until it is
+stopped."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _log = logs.get_logger("worker")
 
 
 class Worker(Generic[E, C]):
-    """A worker of one service. `run` begins a new session whenever the previous one's lease has ended."""
+    """A worker of one service. `run` begins a new session whenever the lease of the previous one has ended."""
 
     def __init__(
         self,
@@ -47,8 +48,8 @@ class Worker(Generic[E, C]):
         failpoint: Failpoint = failpoints.none,
     ) -> None:
         """`serves`, `serves_all` and `offers` are those of a `Registration`. `slots` is `settings.work_slots` by
-        default; `per_key` is how many jobs of one context may run concurrently once the jobs before them have released
-        the order. Raises `ConfigurationError` for the name of the projector."""
+        default; `per_key` is the number of jobs of one context that may run concurrently once the jobs before them have
+        released the order. Raises `ConfigurationError` for the name of the projector."""
         if service == "projector":
             raise ConfigurationError(
                 "A service cannot be called projector: its consumer group would be the projector's."
@@ -77,10 +78,11 @@ class Worker(Generic[E, C]):
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until `stopping` is set, then drain: wait `settings.work_drain_secs` for jobs to end, ask the rest to
-        stop, release what they leave, and deregister. During an outage of broker or database it waits and logs why.
+        stop, release what they leave, and deregister. During an outage of broker or database it waits and logs the
+        reason.
 
-        Raises errors that are not transient: a database with another schema or of another topic prefix, a bug, here or
-        in a job.
+        Raises errors that are not transient: a database with another schema or of another topic prefix, or a bug, here
+        or in a job.
         """
         log = _log.bind(service=self._registration.service)
         await supervision.keep_running(lambda: self._run_session(stopping), stopping, log)
@@ -88,7 +90,7 @@ class Worker(Generic[E, C]):
     async def update_registration(
         self, *, serves: Sequence[str], serves_all: bool = False, offers: Mapping[str, Any] | None = None
     ) -> None:
-        """Change what it serves. Returns once the database has it; between two sessions at once, since the next one
+        """Change what it serves. Returns once the database has it; between two sessions at once, since the next session
         registers it."""
         self._registration = replace(
             self._registration, serves=tuple(serves), serves_all=serves_all, offers=offers or {}
