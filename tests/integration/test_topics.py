@@ -112,7 +112,7 @@ def test_a_topic_made_otherwise_is_a_problem(log_settings):
 
 def test_a_broker_that_refuses_says_why(log_settings):
     settings = log_settings.model_copy(update={"topic_replication": 3})
-    with pytest.raises(BrokerError, match=r"does not make the topic test-.*[Rr]eplication factor"):
+    with pytest.raises(BrokerError, match=r"does not create the topic test-.*[Rr]eplication factor"):
         make(settings)
 
 

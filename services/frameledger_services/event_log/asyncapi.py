@@ -2,10 +2,10 @@
 
 It is made from the definitions that the services use, so it describes this release: payloads are the generated JSON
 Schemas of the frames, the dataclasses of the effects and the model of a published root; headers, addresses and
-configuration are those of `frameledger.headers` and `topics`. Actions are those of our services: what they receive,
-your programs send. No server is listed, because the broker's address depends on the reader.
+configuration are those of `frameledger.headers` and `topics`. Actions are those of our services: your programs send
+what they receive. No server is listed, because the broker's address depends on the reader.
 
-The schemas use only what JSON Schema has had since draft 07, which is the format that AsyncAPI assumes.
+The schemas use only features of JSON Schema draft 07, which is the format that AsyncAPI assumes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ASYNCAPI = "3.0.0"
 KAFKA_BINDING = "0.5.0"
 
 LISTS = {"cleanup.policy"}
-"""Configuration of a topic that is a list in the Kafka binding; Kafka separates its values by commas."""
+"""Topic settings that are lists in the Kafka binding; Kafka separates their values by commas."""
 
 
 def document(settings: Settings) -> Json:
@@ -45,7 +45,7 @@ def document(settings: Settings) -> Json:
             "title": "Frameledger on Kafka",
             "version": version("frameledger"),
             "description": "Every conversation is a sequence of frames under one key, its context id. Any program may "
-            "publish frames; the projector folds them into PostgreSQL, and publishes effects: what is to be done. "
+            "publish frames; the projector folds them into PostgreSQL, and publishes effects, which request work. "
             "Partitions are those of Java's default partitioner (murmur2 of the key).",
             "license": {"name": "Apache-2.0"},
         },
@@ -67,15 +67,15 @@ def document(settings: Settings) -> Json:
 
 def _channels(settings: Settings, names: TopicNames, frame_names: list[str]) -> Json:
     frames = (
-        "The frames of all conversations, each in the partition of its key and in one order. They are the only truth: "
-        "every table can be made of them again. A frame of an unknown type, or of a newer version, is stored and "
+        "The frames of all conversations, each in the partition of its key and in one order. They are the source of "
+        "truth: every table can be rebuilt from them. A frame of an unknown type, or of a newer version, is stored and "
         "changes nothing."
     )
     described = {
         "frames": (names.frames, frame_names, frames),
-        "inference": (names.inference, ["RunInference"], "Runs of a model that are requested."),
-        "functionCalls": (names.function_calls, ["CallFunction"], "Function calls that are requested."),
-        "cancellations": (names.cancellations, ["Cancel"], "Runs and calls that are to stop now."),
+        "inference": (names.inference, ["RunInference"], "Requested runs of a model."),
+        "functionCalls": (names.function_calls, ["CallFunction"], "Requested function calls."),
+        "cancellations": (names.cancellations, ["Cancel"], "Runs and calls that have to stop now."),
         "roots": (
             names.roots,
             ["Root"],
@@ -113,16 +113,24 @@ def _operations() -> Json:
         "publishFrames": (
             "send",
             "frames",
-            "Services publish what models say, what functions return, and what is overdue.",
+            "Services publish the output of models, the results of functions, and frames that close overdue work.",
         ),
-        "requestInference": ("send", "inference", "The projector asks for an answer of a model."),
+        "requestInference": ("send", "inference", "The projector requests an answer of a model."),
         "runInference": ("receive", "inference", "An inference service answers, each run once."),
-        "requestFunctionCalls": ("send", "functionCalls", "The projector asks for a call of a function."),
+        "requestFunctionCalls": ("send", "functionCalls", "The projector requests a call of a function."),
         "callFunctions": ("receive", "functionCalls", "A function service runs the call, at most once."),
-        "requestCancellation": ("send", "cancellations", "The projector asks for a run or a call to stop."),
-        "cancel": ("receive", "cancellations", "Every worker stops what it has of it."),
+        "requestCancellation": (
+            "send",
+            "cancellations",
+            "The projector requests that a run or a call stops.",
+        ),
+        "cancel": ("receive", "cancellations", "Every worker stops its work for that run or call."),
         "publishRoots": ("send", "roots", "The timekeeper publishes a root at an interval, if it is set."),
-        "setAside": ("send", "deadLetters", "The projector sets aside a record that is not a frame."),
+        "setAside": (
+            "send",
+            "deadLetters",
+            "The projector publishes a record that is not a frame as a dead letter.",
+        ),
     }
     return {
         operation: {"action": action, "channel": {"$ref": f"#/channels/{channel}"}, "summary": summary}
@@ -163,7 +171,7 @@ def _message(name: str, summary: str, of_headers: str | None, bindings: str) -> 
 
 
 def _frame_schemas() -> Json:
-    """The generated schemas of all frames, and of the values in them."""
+    """Returns the generated schemas of all frames, and of the values in them."""
     folder = package_data.folder("events") / "schemas"
     schemas: Json = {}
     for name in FRAME_TYPES:
@@ -179,7 +187,7 @@ def _schemas_of_others() -> Json:
     return {
         **{effect.__name__: _effect_schema(effect) for effect in (RunInference, CallFunction, Cancel)},
         "Root": PublishedRoot.model_json_schema(),
-        "DeadLetter": {"description": "The value of the record, whatever it is. Empty also if it had none."},
+        "DeadLetter": {"description": "The value of the record, unchanged. Also empty if it had none."},
         "FrameHeaders": _headers(_FRAME_HEADERS, required=())
         # A record that says it is encrypted is refused.
         | {"not": {"required": [headers.ENCRYPTION]}},
@@ -189,7 +197,7 @@ def _schemas_of_others() -> Json:
 
 
 def _effect_schema(effect: type[Effect]) -> Json:
-    """The schema of `effects.to_wire`: values of None are left out, and `effect` names the class."""
+    """Returns the schema of `effects.to_wire`: values of None are omitted, and `effect` names the class."""
     schema = TypeAdapter(effect).json_schema()
     properties: Json = {"effect": {"type": "string", "const": effect.effect}}
     required = ["effect"]
@@ -208,7 +216,7 @@ def _effect_schema(effect: type[Effect]) -> Json:
     }
 
 
-# Not components: the official schema takes no reference for a key.
+# Not components: the official schema accepts no reference for a key.
 _KEYS: Json = {
     "ofContext": {
         "type": "string",
@@ -216,18 +224,18 @@ _KEYS: Json = {
         "minLength": 1,
         "maxLength": MAX_KEY_BYTES,
     },
-    "ofRoot": {"type": "string", "description": "The same for all, so that they have one order."},
-    "ofDeadLetter": {"description": "The key of the record, whatever it is."},
+    "ofRoot": {"type": "string", "description": "The same key for all roots, so that they are in one order."},
+    "ofDeadLetter": {"description": "The key of the record, unchanged."},
 }
 _FRAME_HEADERS: Json = {
     headers.CE_SPECVERSION: {"const": "1.0", "description": "The version of CloudEvents; binary mode."},
     headers.CE_ID: {"description": "The `id` of the frame, if it has one."},
     headers.CE_TYPE: {"description": "The `type` of the frame."},
-    headers.CE_SOURCE: {"description": "The publisher, as it names itself: a URI reference."},
+    headers.CE_SOURCE: {"description": "The publisher's name for itself: a URI reference."},
     headers.CE_SUBJECT: {"description": "The context id again."},
-    headers.CE_TIME: {"format": "date-time", "description": "`produced_at`, if it is a time of RFC 3339."},
+    headers.CE_TIME: {"format": "date-time", "description": "`produced_at`, if it is a valid RFC 3339 time."},
     headers.TRACEPARENT: {
-        "description": "W3C trace context. Its trace id is stored with the frame, and what the frame causes has it too."
+        "description": "W3C trace context. Its trace id is stored with the frame and passed to its effects."
     },
     headers.CAUSATION_ID: {"description": "The id of the frame of this conversation that caused this one."},
     headers.FORWARDED_FROM: {
@@ -235,16 +243,16 @@ _FRAME_HEADERS: Json = {
     },
     headers.ORIGINALLY_LOGGED: {
         "pattern": r"^\d{1,15}$",
-        "description": "On a copy: when the broker took that record, in milliseconds since 1970. A copy of a replay "
-        "says when the opening of its conversation was logged.",
+        "description": "On a copy: when the broker received that record, in milliseconds since 1970. On a copy of a "
+        "replay: when the opening of its conversation was logged.",
     },
     headers.FRAME_ID: {
         "format": "uuid",
-        "description": "On a copy of a frame without an id, if the id that it got does not follow from its place.",
+        "description": "On a copy of a frame without an id, if its assigned id is not derived from its position.",
     },
 }
 _EFFECT_HEADERS: Json = {
-    headers.CE_ID: {"description": "The `id` of the effect. A repetition has the same."},
+    headers.CE_ID: {"description": "The `id` of the effect. A repetition has the same id."},
     headers.CE_TYPE: {"description": "The kind of effect."},
     headers.TRACEPARENT: {"description": "W3C trace context of the frame that caused it, if that had one."},
 }
@@ -254,13 +262,13 @@ _REJECTED_HEADERS: Json = {
     headers.REJECTED_GENERATION: {"pattern": _DIGITS, "description": "The generation of that topic."},
     headers.REJECTED_PARTITION: {"pattern": _DIGITS, "description": "The partition of the record."},
     headers.REJECTED_OFFSET: {"pattern": _DIGITS, "description": "The offset of the record."},
-    headers.REJECTED_CODE: {"description": "What is wrong with it, for programs."},
-    headers.REJECTED_ERROR: {"description": "What is wrong with it, in a sentence."},
+    headers.REJECTED_CODE: {"description": "The error, as a code for programs."},
+    headers.REJECTED_ERROR: {"description": "The error, as a sentence."},
 }
 
 
 def _headers(described: Json, *, required: Any) -> Json:
-    """Headers are bytes on Kafka; all of these are UTF-8. Others are kept."""
+    """Returns the schema of headers. They are bytes on Kafka; all of these are UTF-8. Other headers are allowed."""
     return {
         "type": "object",
         "properties": {name: {"type": "string"} | schema for name, schema in described.items()},
@@ -273,7 +281,7 @@ def _ref(kind: str, name: str) -> Json:
 
 
 def _moved(schema: Any) -> Any:
-    """A part of a schema whose `$defs` are components now. In draft 07 nothing may be beside a `$ref`."""
+    """Returns a part of a schema whose `$defs` are components now. In draft 07 nothing may be beside a `$ref`."""
     match schema:
         case {"$ref": str(name)}:
             others = {key: _moved(value) for key, value in schema.items() if key != "$ref"}

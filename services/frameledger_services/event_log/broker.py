@@ -1,4 +1,4 @@
-"""Describing and creating topics. Describing creates none, also with the broker's auto.create.topics.enable."""
+"""Describes and creates topics. Describing creates none, even with the broker's auto.create.topics.enable."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from frameledger_services.transient import EventLogError
 REQUEST_SECONDS = 15.0
 READY_SECONDS = 30.0
 NEXT_SECONDS = 3.0
-"""Seconds before another broker is asked, while one has not answered."""
+"""Seconds after which another broker is asked, if one has not answered."""
 
 _LOOK_AGAIN_SECONDS = 0.05
 
 
 class BrokerError(EventLogError, TransientError):
-    """The broker cannot be reached, or refuses a request. The message says which broker and what.
+    """The broker cannot be reached, or refuses a request. The message names the broker and the request.
 
     Remedy: Check that the broker runs at `FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS` and that the topics exist
     (`frameledger topics --create`), then try again.
@@ -42,19 +42,19 @@ class BrokerError(EventLogError, TransientError):
 
 
 class Broker:
-    """Requests about topics, on a connected client of aiokafka; `connect` makes both."""
+    """Requests about topics, on a connected client of aiokafka. `connect` creates both."""
 
     def __init__(self, client: Any, address: str) -> None:
         self._client = client
         self._address = address
         self._latest: Any = None
-        """The broker that answered last. It is asked again, because another one may not know its news yet, such as a
-        topic that was just created."""
+        """The broker that answered last. It is asked again, because another one may not have its latest changes yet,
+        such as a topic that was just created."""
 
     async def describe(self, names: Iterable[str], *, configs: bool = False) -> dict[str, TopicDescription]:
-        """Returns those of the named topics that exist, with `configs` their configuration too.
+        """Returns those of the named topics that exist; `configs` includes their configuration.
 
-        Some partitions may have no leader, while the brokers that have them are away. Raises `BrokerError`.
+        Some partitions may have no leader while their brokers are down. Raises `BrokerError`.
         """
         all_names = list(names)
         answer = await self._ask("describe topics", TopicsRequest(all_names))
@@ -81,16 +81,16 @@ class Broker:
         return descriptions
 
     async def find(self, name: str) -> TopicDescription | None:
-        """Returns a topic with its configuration, or without it if we may not read it; None if the topic does not
-        exist. Raises `BrokerError`."""
+        """Returns a topic with its configuration, or without it if we may not read it. Returns None if the topic does
+        not exist. Raises `BrokerError`."""
         try:
             return (await self.describe([name], configs=True)).get(name)
         except BrokerError:
-            # Reading the configuration needs a permission of its own.
+            # Reading the configuration needs a separate permission.
             return (await self.describe([name])).get(name)
 
     async def topic(self, name: str) -> TopicDescription:
-        """As `find`, but raises `BrokerError` for a topic that does not exist."""
+        """Same as `find`, but raises `BrokerError` for a topic that does not exist."""
         if (description := await self.find(name)) is None:
             raise BrokerError(missing(name))
         return description
@@ -98,8 +98,8 @@ class Broker:
     async def create_missing(self, topics: Sequence[TopicSpec]) -> list[str]:
         """Create the topics that do not exist. Returns the names of those that this call created.
 
-        Called twice, or by two processes at once, it creates each once. Returns when all of `topics` have leaders.
-        Raises `BrokerError`, also when a broker refuses one of them; others may have been created then.
+        Called twice, or by two processes at once, it creates each topic once. Returns when all of `topics` have
+        leaders. Raises `BrokerError`, also if a broker refuses one of them; others may have been created then.
         """
         existing = await self._led(topic.name for topic in topics)
         missing = [topic for topic in topics if topic.name not in existing]
@@ -109,7 +109,7 @@ class Broker:
             for name, code, message in answer.topic_errors:
                 if code and for_code(code) is not TopicAlreadyExistsError:
                     raise BrokerError(
-                        f"{self._address} does not make the topic {name}: {message or for_code(code).description}"
+                        f"{self._address} does not create the topic {name}: {message or for_code(code).description}"
                     )
                 if not code:
                     created.append(name)
@@ -117,7 +117,7 @@ class Broker:
         return created
 
     async def _led(self, names: Iterable[str]) -> set[str]:
-        """Returns those with leaders for all partitions; one that is being created may lack some."""
+        """Returns those with leaders for all partitions; a topic that is being created may lack some."""
         descriptions = await self.describe(names)
         return {name for name, topic in descriptions.items() if not topic.leaderless}
 
@@ -129,16 +129,16 @@ class Broker:
                     await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         except TimeoutError:
             raise BrokerError(
-                f"{self._address} made topics and gave them no leaders within {READY_SECONDS:.0f} s. "
-                "`frameledger topics` says when they have."
+                f"{self._address} created topics, which had no leaders after {READY_SECONDS:.0f} s. "
+                "`frameledger topics` shows when they have."
             ) from None
 
     async def _ask(self, what: str, request: Any, *, to_controller: bool = False) -> Any:
-        """Returns the response of the first broker that gives one: some may be away, whatever the metadata says."""
+        """Returns the response of the first broker that sends one: some may be down, whatever the metadata says."""
         nodes = self._nodes(to_controller)
         failure: Exception | None = None
         for number, node in enumerate(nodes, 1):
-            # A frozen broker is left for the next one. The last one has the client's own timeout.
+            # If a broker is frozen, the next one is asked. The last one gets the client's own timeout.
             patience = None if to_controller or number == len(nodes) else NEXT_SECONDS
             try:
                 async with asyncio.timeout(patience):
@@ -155,7 +155,7 @@ class Broker:
         cluster = self._client.cluster
         controller = cluster.controller if to_controller else None
         nodes = [one.nodeId for one in cluster.brokers()]
-        # First the one that answered last, which knows what it has just created; then those that are connected.
+        # First the broker that answered last, which has what it has just created; then the connected ones.
         draw = {
             node: (node != self._latest, not is_connected(self._client, node), random.random())
             for node in nodes
@@ -168,7 +168,7 @@ class Broker:
 
 @asynccontextmanager
 async def connect(settings: Settings) -> AsyncIterator[Broker]:
-    """A connected client, for as long as the block lasts. Raises `BrokerError` when no broker answers."""
+    """Yields a connected client for the duration of the block. Raises `BrokerError` if no broker answers."""
     options = access.kafka_options(settings)
     address = str(options["bootstrap_servers"])
     client = AIOKafkaClient(
@@ -187,7 +187,7 @@ async def connect(settings: Settings) -> AsyncIterator[Broker]:
 
 
 def no_answer(settings: Settings) -> str:
-    """Returns the message for the case that no broker answers. aiokafka logs the reason of each."""
+    """Returns the message for the case that no broker answers. aiokafka logs the reason for each."""
     if shortage := descriptors.shortage():
         return f"Kafka at {settings.kafka_bootstrap_servers} cannot be connected to. {shortage}"
     return (

@@ -1,4 +1,4 @@
-"""A limit on the bytes that are unacknowledged at once."""
+"""A limit on the number of unacknowledged bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Budget:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def take(self, amount: int) -> None:
-        """Take `amount`, as soon as there is room for it. A caller that is cancelled has taken nothing."""
+        """Take `amount` as soon as there is room for it. A caller that is cancelled has taken nothing."""
         if not self._waiting and self._fits(amount):
             self._taken += amount
             return
@@ -28,17 +28,17 @@ class Budget:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                # It was granted just before.
+                # It was granted just before the cancellation.
                 self.give(amount)
             else:
-                # Unless a task that gave bytes back has removed it before this task continued.
+                # Unless a task that returned bytes has removed it before this task continued.
                 with suppress(ValueError):
                     self._waiting.remove((amount, turn))
                 self._grant()
             raise
 
     def give(self, amount: int) -> None:
-        """Give back what was taken."""
+        """Return what was taken."""
         self._taken -= amount
         self._grant()
 

@@ -82,7 +82,7 @@ class _Fetcher(Fetcher):  # type: ignore[misc]  # aiokafka is untyped, so it is 
     async def close(self) -> None:
         # aiokafka awaits the fetches that it cancels. A fetch that pauses after an error of the broker then raises
         # CancelledError, which would count as a cancellation of the closing task, and end its process. The task that
-        # starts fetches mistakes its own cancellation for that of a fetch that it awaits, so it comes last.
+        # starts fetches mistakes its own cancellation for that of a fetch that it awaits, so it is cancelled last.
         while ending := [one for one in (*self._pending_tasks, self._fetch_task) if not one.done()]:
             ending[0].cancel()
             await asyncio.wait(ending[:1], timeout=CANCEL_AGAIN_SECONDS)
@@ -105,7 +105,7 @@ async def join_group(client: Any, stopping: asyncio.Event) -> bool:
     """Start a consumer that has subscribed. Returns whether it has joined its group: False if `stopping` was set first.
     The caller stops it in any case.
 
-    Until the group has a coordinator, aiokafka asks for it repeatedly. That may last as long as an outage in which
+    Until the group has a coordinator, aiokafka repeats its request for one. That may last as long as an outage in which
     brokers answer, but none of them leads the partition of `__consumer_offsets` that has the group.
     """
     if stopping.is_set():
@@ -116,7 +116,7 @@ async def join_group(client: Any, stopping: asyncio.Event) -> bool:
     finally:
         starting.cancel()
         stop.cancel()
-        # It has to end before the client is stopped, also if this task is cancelled.
+        # It has to end before the client is stopped, even if this task is cancelled.
         await asyncio.wait((starting, stop))
     if starting.cancelled():
         return False

@@ -1,9 +1,11 @@
-"""Failover from a frozen broker, whose connections stay open and do not answer. aiokafka allows every answer the time
-of the largest one, asks one broker after the other for metadata, and makes one connection at a time, so one frozen
-broker blocks the others. Here connecting has a short timeout, the next broker is asked for metadata before the previous
-one has answered, and a silent leader is left for its successor as soon as that is known. If no broker that is known
-answers, the bootstrap servers are asked again: aiokafka does so only once, and would never find a cluster whose brokers
-have other addresses than before. The methods of the one client are replaced, not those of its class.
+"""Failover from a frozen broker, whose connections stay open and do not answer.
+
+aiokafka gives every answer the timeout of the slowest one, asks one broker after the other for metadata, and opens one
+connection at a time, so one frozen broker blocks the others. Here connecting has a short timeout, the next broker is
+asked for metadata before the previous one has answered, and a silent leader is left for its successor as soon as that
+is known. If no known broker answers, the bootstrap servers are asked again: aiokafka does so only once, and would never
+find a cluster whose brokers have changed their addresses. The methods of one client are replaced, not those of its
+class.
 """
 
 from __future__ import annotations
@@ -24,19 +26,18 @@ from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.produce import ProduceRequest
 
 CONNECT_SECONDS = 5.0
-"""The timeout of making a connection, and of the first answer from a bootstrap server."""
+"""The timeout for opening a connection, and for the first answer from a bootstrap server."""
 
 COORDINATOR_SECONDS = 15.0
-"""The timeout of an answer of a group's coordinator. It answers a member that joins when all members have joined, or
-after the session timeout, which is 10 s. A member that waits longer for a frozen coordinator is dropped by the next
-one."""
+"""The timeout for an answer of a group's coordinator. It answers a member that joins when all members have joined, or
+after the session timeout of 10 s. A member that waits longer for a frozen coordinator is dropped by the next one."""
 
 NEXT_SECONDS = 1.0
-"""Seconds before the next broker is asked for metadata, while the previous one has not answered."""
+"""Seconds after which the next broker is asked for metadata, if the previous one has not answered."""
 
 SLOW_SECONDS = 1.5
-"""When a leader has not answered for this time, the other brokers are asked for the current leader, and again each time
-it passes. The leader may be waiting for its replicas, or sending a large answer: it is left only if it lost the
+"""If a leader has not answered for this time, the other brokers are asked for the current leader, repeatedly at this
+interval. The leader may be waiting for its replicas, or sending a large answer, so it is left only if it has lost the
 leadership."""
 
 NO_LEADER = -1
@@ -54,21 +55,21 @@ _CONNECTING = (
     "sasl_kerberos_domain_name",
     "sasl_oauth_token_provider",
 )
-"""The options with which a client of aiokafka connects; it has each as an attribute."""
+"""The options with which a client of aiokafka connects, which are also its attributes."""
 
 
 def with_failover(client: AIOKafkaClient) -> AIOKafkaClient:
-    """Give a client that is not connected yet the short connection timeout, and have it learn metadata from whichever
-    broker answers. Other requests keep the client's request timeout. Returns the client."""
+    """Give a client that is not connected yet the short connection timeout, and make it accept metadata from whichever
+    broker answers first. Other requests keep the client's request timeout. Returns the client."""
     patience = client._request_timeout_ms / 1000
-    # aiokafka uses it for making a connection and for each answer over it.
+    # aiokafka uses this for opening a connection and for each answer on it.
     client._request_timeout_ms = int(min(CONNECT_SECONDS, patience) * 1000)
     connect = client._get_conn
     locks: defaultdict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @wraps(connect)
     async def connected(node: Any, *, group: Any = ConnectionGroup.DEFAULT, **options: Any) -> Any:
-        # It has one lock for all connections, and takes it without awaiting anything before.
+        # It has one lock for all connections, and acquires it without awaiting anything before.
         client._get_conn_lock_value = locks[node, group]
         connection = await connect(node, group=group, **options)
         if connection is not None:
@@ -106,7 +107,7 @@ class _Learning:
     def __init__(self, client: AIOKafkaClient) -> None:
         self._client = client
         self._requests: set[asyncio.Task[Any]] = set()
-        """A request is not cancelled when another broker has answered, because that would close its connection. Each
+        """Requests are not cancelled when another broker has answered, because that would close their connections. Each
         ends at its timeout."""
 
     async def end(self) -> None:
@@ -115,12 +116,12 @@ class _Learning:
         await asyncio.gather(*self._requests, return_exceptions=True)
 
     async def learn(self, cluster: Any, topics: Any) -> bool:
-        """Returns whether a broker answered; its answer is in `cluster` then."""
+        """Returns whether a broker answered. If so, `cluster` has its answer."""
         request = MetadataRequest(list(topics) if topics else None)
         answer = await self._first(partial(self._answer, node, request) for node in self._nodes())
         if answer is None:
-            # Which cluster it is, and whether its topic is the one that was read, is checked before anything is read
-            # there, as after each outage.
+            # Before anything is read from it, as after each outage, the reader checks which cluster this is, and
+            # whether its topic is the one that was read.
             hosts = self._client.hosts
             answer = await self._first(
                 partial(self._bootstrap, host, port, request) for host, port, _ in hosts
@@ -134,7 +135,7 @@ class _Learning:
         return bool(answer.brokers)
 
     async def _first(self, asks: Iterable[Callable[[], Coroutine[Any, Any, Any]]]) -> Any:
-        """Ask one after the other, the next one when those before have not answered for a while. Returns the first
+        """Ask one after the other, each one when the previous ones have not answered for a while. Returns the first
         answer; None if none answers."""
         left = list(asks)
         pending: set[asyncio.Task[Any]] = set()
@@ -173,7 +174,7 @@ class _Learning:
         return None
 
     def _nodes(self) -> list[Any]:
-        """Connected ones first: they are up, or were a moment ago."""
+        """Returns the brokers, connected ones first: they are up, or were a moment ago."""
         nodes = [one.nodeId for one in self._client.cluster.brokers()]
         random.shuffle(nodes)
         return sorted(nodes, key=lambda node: not is_connected(self._client, node))
@@ -185,8 +186,8 @@ def is_connected(client: AIOKafkaClient, node: Any) -> bool:
 
 
 def resend_to_new_leaders(client: AIOKafkaClient) -> None:
-    """Have a producer's client send records to their new leader while the former one has not answered. Only for an
-    idempotent producer: the former leader may have written them too."""
+    """Make a producer's client send records to their new leader if the former one has not answered. Only for an
+    idempotent producer, because the former leader may have written them too."""
     send = client.send
 
     @wraps(send)
@@ -208,7 +209,7 @@ def resend_to_new_leaders(client: AIOKafkaClient) -> None:
 
 @contextmanager
 def while_slow(ask: Callable[[], object]) -> Iterator[None]:
-    """Call `ask` when the block has taken `SLOW_SECONDS`, and again after as long, until it ends."""
+    """Call `ask` when the block has taken `SLOW_SECONDS`, and repeatedly at this interval until it ends."""
     loop = asyncio.get_running_loop()
     timer: asyncio.TimerHandle
 

@@ -1,7 +1,8 @@
-"""The records of some partitions, fetched when their reader is ready for more. aiokafka's consumer fetches as soon as
-it can, with several iterations of the event loop for each answer, while its reader is busy: fetching takes as long as
-the fold. Here each broker has one request at most, and the next one is sent when the reader has processed the answer.
-The protocol, connections, leaders and the decoding of batches are aiokafka's.
+"""The records of some partitions, fetched when their reader is ready for more.
+
+aiokafka's consumer fetches as soon as it can, with several iterations of the event loop per answer, while its reader is
+busy: fetching takes as long as the fold. Here each broker has at most one request in flight, and the next one is sent
+when the reader has processed the answer. The protocol, connections, leaders and the decoding of batches are aiokafka's.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from frameledger_services.event_log.topic_request import TopicsRequest, topics_i
 from frameledger_services.event_log.topics import TopicDescription
 
 QUIET_MS = 500
-"""How long the broker keeps a request when there is nothing new; the first new record ends it."""
+"""How long the broker waits with its answer if there is nothing new; the first new record ends the wait."""
 
 FROZEN_SECONDS = 1.0
 TICK_SECONDS = 0.25
@@ -34,14 +35,15 @@ and recreating a topic takes longer than this."""
 _log = logs.get_logger("feed")
 
 Receive = Callable[[Sequence[FetchedPartition]], Awaitable[None]]
-"""Processes an answer; the next request is sent when it returns. Called for an empty answer too."""
+"""Processes an answer; the next request is sent when it returns. Also called for an empty answer."""
 
 Revalidate = Callable[[Mapping[int, int]], Awaitable[None]]
 """Called with partitions, each with its next offset, whose broker is back after an outage, or whose leader changed.
 
-The log may be the one that was read. But after a power cut or an unclean election it may have lost its newest records
-and have others in their place, and the topic may have been recreated. These partitions are left, and read again once
-they are followed again."""
+The log may be the one that was read. But after a power failure or an unclean election it may have lost its newest
+records and have others in their place, and the topic may have been recreated. These partitions are no longer read until
+they are followed again.
+"""
 
 
 @dataclass(slots=True)
@@ -58,14 +60,14 @@ class Feed:
     """Reads partitions of a topic from given offsets on: committed records only, from several brokers concurrently."""
 
     def __init__(self, consumer: Any, topic: str, clusters: Sequence[Any] = ()) -> None:
-        """Of aiokafka's `consumer` only the connections are used. `clusters` are further views of the same cluster,
-        aiokafka's `ClusterMetadata`, that learn of new leaders too."""
+        """Only the connections of aiokafka's `consumer` are used. `clusters` are other views of the same cluster,
+        aiokafka's `ClusterMetadata`, that also receive new leaders."""
         self._client = consumer._client
         self._topic = topic
         self._leaders = Leaders(self._client, topic, clusters)
         self._followed: dict[int, FollowedPartition] = {}
         self._away: set[int] = set()
-        """Brokers that did not answer their last request: that is logged once, not ten times a second."""
+        """Brokers that did not answer their last request, which is logged once instead of ten times a second."""
 
         self._changed = asyncio.Event()
         self._ticked = 0.0
@@ -82,7 +84,7 @@ class Feed:
             left.is_followed = False
 
     async def run(self, receive: Receive, revalidate: Revalidate) -> None:
-        """Read until cancelled. Waits for a broker that is away, and for a leader. Raises, in a group,
+        """Read until cancelled. Waits for an unreachable broker, and for a leader. Raises, in a group,
         `OffsetOutOfRangeError` for an offset that the log does not have, and aiokafka's other errors that are not
         transient.
         """
@@ -108,7 +110,7 @@ class Feed:
             cluster.remove_listener(self._on_metadata)
 
     async def topic(self, partition: int) -> TopicDescription | None:
-        """Returns the present description of the topic by the leader of a partition; None if the topic does not exist.
+        """Returns the current description of the topic by the leader of a partition; None if the topic does not exist.
         Raises aiokafka's errors."""
         leader = self._leaders.of(partition)
         node = self._client.get_random_node() if leader is None else leader
@@ -116,7 +118,7 @@ class Feed:
         return next(iter(topics_in(answer)), None)
 
     async def _read(self, node: int, receive: Receive, revalidate: Revalidate) -> None:
-        """Read the partitions that a broker leads, for as long as it leads any."""
+        """Read the partitions that a broker leads, as long as it leads any."""
         while partitions := {
             number: one for number, one in self._followed.items() if self._leaders.of(number) == node
         }:
@@ -126,7 +128,7 @@ class Feed:
     async def _fetch(
         self, node: int, partitions: Mapping[int, FollowedPartition], receive: Receive, revalidate: Revalidate
     ) -> bool:
-        """One request and its answer. Returns whether it is an answer for all partitions."""
+        """Send one request and receive its answer. Returns whether it answers for all partitions."""
         offsets = {number: one.offset for number, one in partitions.items()}
         try:
             with self._leaders.asked_while_slow(node):
@@ -183,7 +185,7 @@ class Feed:
                 if raw:
                     aborted = rest[2] if response.API_VERSION >= _WITH_REPLICA else rest[-1]
                     answer.fetched.append(FetchedPartition(followed, raw, aborted, offsets[number], end))
-                    # The broker gives a large record only to the first partition of a request.
+                    # The broker returns a large record only for the first partition of a request.
                     self._followed[number] = self._followed.pop(number)
         return answer
 
@@ -193,7 +195,7 @@ class Feed:
             await asyncio.sleep(TICK_SECONDS)
 
     def _check_clock(self) -> None:
-        """After a freeze of this process another log may answer, without any sign of it."""
+        """Revalidate all partitions after a freeze of this process: another log may answer, without any sign of it."""
         now = asyncio.get_running_loop().time()
         if now - self._ticked > FROZEN_SECONDS:
             _log.warning("feed.process_stood_still", seconds=now - self._ticked)
@@ -202,12 +204,13 @@ class Feed:
         self._ticked = now
 
     def _on_metadata(self, _: object) -> None:
-        """Called for each metadata response, also to requests of others: a partition may have moved without notice."""
+        """Called for each metadata response, including those to other requests: a partition may have moved without
+        notice."""
         self._changed.set()
 
 
 def _error(code: int, what: str) -> Exception:
-    error: Exception = kafka_errors.for_code(code)(f"The broker does not give {what}: Kafka's error {code}.")
+    error: Exception = kafka_errors.for_code(code)(f"The broker did not return {what}: Kafka error {code}.")
     return error
 
 

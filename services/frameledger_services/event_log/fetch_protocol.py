@@ -2,7 +2,7 @@
 
 Both list every partition of a consumer each time, and most partitions have nothing. aiokafka decodes the message field
 by field, which for 64 partitions takes longer than all other work for one frame. The bytes and the values are the same.
-These are subclasses that only our consumers use.
+Only our consumers use these subclasses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REQUEST = Struct(">iiiibii")
 
 
 class QuickFetch(FetchRequest):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
-    """A fetch request. A broker that does not know version 11 is sent aiokafka's own."""
+    """A fetch request. For a broker that does not support version 11, aiokafka's own request is sent."""
 
     def build(self, request_struct_class: Any) -> Any:
         return super().build(
@@ -37,8 +37,8 @@ class QuickFetchResponse(FetchResponse_v11):  # type: ignore[misc]  # as above
 
     @classmethod
     def decode(cls, data: BytesIO | bytes) -> Self:
-        """Returns the response that the rest of the data encode. Raises ValueError or `struct.error` for data that end
-        too early."""
+        """Returns the response that the rest of the data encodes. Raises ValueError or `struct.error` for truncated
+        data."""
         # Without a copy: it may be many megabytes.
         buffer, at = (data, 0) if isinstance(data, bytes) else (data.getvalue(), data.tell())
         throttled, error, session, count = _HEAD.unpack_from(buffer, at)

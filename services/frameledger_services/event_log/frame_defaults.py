@@ -1,4 +1,4 @@
-"""The id and the time of production for frames without them, chosen once for each frame object."""
+"""The default id and production time of frames, chosen once per frame object."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from frameledger.frames import AnyFrame
 
 
 def with_defaults(frame: AnyFrame) -> AnyFrame:
-    """Returns the frame with an id and a time of production: those it has, else new ones.
+    """Returns the frame with an id and a production time: its own, or new ones.
 
-    Called again with the same object, as to publish it again, it gives the same id and time. A copy (`model_copy`) is
-    another object. Thread-safe.
+    Called again with the same object, for instance to publish it again, it returns the same id and time. A copy
+    (`model_copy`) is another object. Thread-safe.
     """
     if frame.id is not None and frame.produced_at is not None:
         return frame
     known = _known.get(id(frame))
     if known is None:
-        # Two threads may both get here with one object: the first one's completion counts.
+        # Two threads may get here with one object: the first completion counts.
         known = _known.setdefault(id(frame), _Completion(frame, _forget))
     return known.complete
 
 
 def note_published(frame: AnyFrame, context_id: str) -> None:
-    """Remember that this object was published in this conversation, and that its publisher knows that."""
+    """Record that this object was published in this conversation, and that its publisher knows that."""
     if (known := _known.get(id(frame))) is not None:
         known.published_in = context_id
 
 
 def was_published(frame: AnyFrame, context_id: str) -> bool:
-    """Returns whether `note_published` was called last with this object and conversation. An object that has an id and
-    a time of its own is not remembered."""
+    """Returns whether `note_published` was last called with this object and conversation. Objects with an id and a time
+    of their own are not recorded."""
     known = _known.get(id(frame))
     return known is not None and known.published_in == context_id
 
 
 class _Completion(weakref.ref[AnyFrame]):
-    """What belongs to a frame object, for as long as the object lives.
+    """The completed frame of a frame object, for as long as the object lives.
 
     Frames are compared by value and have no hash, so a `WeakKeyDictionary` cannot have them as keys, and an attribute
     of the object would be copied with it.
@@ -57,7 +57,7 @@ _known: dict[int, _Completion] = {}
 
 
 def _forget(completion: weakref.ref[AnyFrame]) -> None:
-    # Another object gets this id only after this one was forgotten.
+    # Another object gets this id only after this entry was removed.
     assert isinstance(completion, _Completion)
     _known.pop(completion.key, None)
 

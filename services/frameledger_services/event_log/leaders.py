@@ -1,6 +1,6 @@
 """Finds the leader of each partition of a topic, from the first broker that answers.
 
-aiokafka asks one broker after the other, and waits long for one that is frozen. Here all of them are asked at once.
+aiokafka asks one broker after the other, and waits long for a frozen one. Here all are asked at once.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ from aiokafka.protocol.metadata import MetadataRequest
 from frameledger_services.event_log.failover import NO_LEADER, while_slow
 
 AGAIN_SECONDS = 0.1
-"""Seconds before a request is repeated that a broker could not answer."""
+"""Seconds after which a request is repeated that a broker could not answer."""
 
 
 class Leaders:
     """The leaders of a topic's partitions, as far as a client of aiokafka knows them."""
 
     def __init__(self, client: Any, topic: str, others: Sequence[Any]) -> None:
-        """`others` are further views of the same cluster, aiokafka's `ClusterMetadata`, that are updated too."""
+        """`others` are other views of the same cluster, aiokafka's `ClusterMetadata`, that are updated too."""
         self._client = client
         self._topic = topic
         self._clusters = (client.cluster, *others)
         self._asking: set[int] = set()
-        """Brokers whose answer is on its way."""
+        """Brokers whose answer is awaited."""
 
         self.tasks: asyncio.TaskGroup | None = None
         """The task group in which brokers are asked; to be set before the first request."""
 
     def of(self, partition: int) -> int | None:
-        """Returns the broker that leads a partition; None if it is not known, or none does."""
+        """Returns the broker that leads a partition; None if there is none, or it is not known."""
         leader: int | None = self._client.cluster.leader_for_partition(TopicPartition(self._topic, partition))
         return None if leader == NO_LEADER else leader
 
     async def look_again(self, away: int | None = None) -> None:
-        """Have all brokers but `away` asked, and return after `AGAIN_SECONDS`, whether or not one has answered."""
-        # Its answer is not awaited: aiokafka may ask just the broker that is away.
+        """Ask all brokers except `away`. Returns after `AGAIN_SECONDS`, whether or not one has answered."""
+        # The answer is not awaited: aiokafka may ask the very broker that is down.
         self._client.force_metadata_update()
         self._ask_others(away)
         await asyncio.sleep(AGAIN_SECONDS)
 
     @contextmanager
     def asked_while_slow(self, node: int) -> Iterator[None]:
-        """While the request to a broker that the block awaits is slow, ask the other brokers for the current leaders.
+        """While the request to a broker in this block is slow, ask the other brokers for the current leaders.
 
-        The request is not abandoned: its answer may be large, on a slow line.
+        The request is not abandoned: its answer may be large, on a slow connection.
         """
         with while_slow(lambda: self._ask_others(node)):
             yield
@@ -63,7 +63,8 @@ class Leaders:
                 try:
                     self.tasks.create_task(asking)
                 except RuntimeError:
-                    # The group is ending and takes no more tasks: what became slow is cancelled in a moment.
+                    # The task group is ending and accepts no more tasks: the slow request will be cancelled in a
+                    # moment.
                     asking.close()
                     return
                 self._asking.add(broker.nodeId)

@@ -1,8 +1,8 @@
 """Fetched batches whose records can be read whatever the names of their headers are.
 
-A broker does not check that header names are UTF-8, and aiokafka raises for a batch with one that is not: each time it
+A broker does not check that header names are UTF-8, and aiokafka raises for a batch with one that is not, each time it
 is fetched, so that a partition could not be read beyond it. Here such a name is decoded with replacement characters, as
-Java does. This concerns only names; keys, values and header values are bytes.
+in Java. This applies only to names; keys, values and header values are bytes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from aiokafka.record.memory_records import MemoryRecords, _MemoryRecordsPy
 
 
 def records(raw: bytes | None) -> Any:
-    """Returns the batches of one partition in a fetch response. Most have none: those are left to aiokafka's class."""
+    """Returns the batches of one partition in a fetch response. Most have none, for which aiokafka's class is used."""
     return LenientRecords(raw) if raw else MemoryRecords(raw)
 
 
 class LenientRecords(_MemoryRecordsPy):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
-    """The batches of one partition in a fetch response. In Python, which costs a microsecond a batch."""
+    """The batches of one partition in a fetch response. In Python, which costs a microsecond per batch."""
 
     def next_batch(self) -> Any:
         """Returns the next batch, which decodes with aiokafka's C extension; None if there is none."""
@@ -41,7 +41,7 @@ class _LenientBatch:
         return getattr(self._batch, name)
 
     def __next__(self) -> Any:
-        # aiokafka reads control batches so; they have no headers.
+        # This is how aiokafka reads control batches, which have no headers.
         return next(self._batch)
 
     def __iter__(self) -> Iterator[Any]:
@@ -65,7 +65,8 @@ class _LenientBatch:
 
 
 def _is_about_a_name(error: Exception) -> bool:
-    """Header names are the only text in a batch. aiokafka's decoder in Python wraps the error in its own."""
+    """Returns whether the error is about a header name, the only text in a batch. aiokafka's decoder in Python wraps
+    the error in its own."""
     return isinstance(error, UnicodeDecodeError) or isinstance(error.__cause__, UnicodeDecodeError)
 
 

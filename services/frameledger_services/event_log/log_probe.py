@@ -28,12 +28,12 @@ class LogProbe:
 
     @property
     def cluster(self) -> Any:
-        """The metadata that this client has: aiokafka's `ClusterMetadata`."""
+        """The metadata of this client: aiokafka's `ClusterMetadata`."""
         return self._client._client.cluster
 
     async def offsets(self, partition: int) -> tuple[int, int]:
-        """Returns a partition's first offset, and its last stable offset: after its last committed record. Raises
-        `LeaderNotAvailableError` at once if it has no leader, for which aiokafka would wait."""
+        """Returns a partition's first offset, and its last stable offset, which is after its last committed record.
+        Raises `LeaderNotAvailableError` at once if it has no leader; aiokafka would wait for one."""
         place = TopicPartition(self._topic, partition)
         async with asyncio.timeout(LOOK_SECONDS):
             if not await self._by_leader([place]):
@@ -43,8 +43,8 @@ class LogProbe:
         return int(first[place]), int(end[place])
 
     async def ends(self, partitions: Iterable[int], deadline: float) -> dict[int, int]:
-        """Returns the last stable offset of those of these partitions that have a leader which answers by the deadline,
-        a time of the loop's clock, in one request to each leader. Raises the error of one of them if none answers."""
+        """Returns the last stable offsets of those of these partitions whose leader answers by the deadline, a time of
+        the loop's clock, with one request to each leader. If none answers, raises the error of one of them."""
         async with asyncio.timeout_at(deadline):
             led = await self._by_leader(TopicPartition(self._topic, partition) for partition in partitions)
         if not led:
@@ -61,7 +61,7 @@ class LogProbe:
         return found
 
     async def _ends_at(self, places: Sequence[TopicPartition], deadline: float) -> dict[int, int] | Exception:
-        """Returns the last stable offsets of partitions of one leader, or why it does not answer."""
+        """Returns the last stable offsets of partitions of one leader, or the error if it does not answer."""
         try:
             async with asyncio.timeout_at(deadline):
                 ends = await self._client.end_offsets(places)
@@ -103,8 +103,8 @@ class LogProbe:
 
 @asynccontextmanager
 async def open_probe(settings: Settings, topic: str, *, uncommitted: bool = False) -> AsyncIterator[LogProbe]:
-    """A probe of a topic, connected for as long as the block lasts. With `uncommitted` the last stable offsets that it
-    returns are the high watermarks: also after records of open transactions, and what follows these."""
+    """Yields a probe of a topic that is connected for the duration of the block. With `uncommitted` its last stable
+    offsets are high watermarks, which are also after records of open transactions and everything that follows them."""
     isolation = "read_uncommitted" if uncommitted else "read_committed"
     client = consumer(settings, name="frameledger-looking", isolation_level=isolation)
     try:

@@ -1,8 +1,8 @@
 """Limits aiokafka's log lines about our own clients to one a minute instead of thirty a second.
 
-While a broker is away aiokafka logs each attempt to reach it. Its loggers belong to its modules, so a client cannot
-have one of its own, and the process may have other clients: a filter passes their lines unchanged. A line is one of
-ours if the task that logs it, or a task that created that one, set a context variable.
+While a broker is down, aiokafka logs each attempt to reach it. Its loggers belong to its modules, so a client cannot
+have one of its own, and the process may have other clients, whose lines the filter passes unchanged. A line is one of
+ours if the task that logs it, or a task that created that task, set a context variable.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ _AWAY_WORDS = (
     "Group Coordinator Request failed",
     "Marking the coordinator dead",
 )
-"""The beginnings of lines about a broker that is away. The first of them names the cause: a connection that broke or
-cannot be made."""
+"""The beginnings of lines about a broker that is down. The first of them names the cause: a connection that broke or
+cannot be opened."""
 
 _of_ours: ContextVar[bool] = ContextVar("frameledger_kafka_client", default=False)
 
 
 @contextmanager
 def rate_limited() -> Iterator[None]:
-    """Lines that are logged in this block, and by tasks that are created in it, are about a client of ours."""
+    """Mark the lines that are logged in this block, and by tasks that are created in it, as those of a client of
+    ours."""
     _install()
     before = _of_ours.set(True)
     try:
@@ -46,7 +47,7 @@ def rate_limited() -> Iterator[None]:
 
 
 def rate_limited_connections(client: Any) -> Any:
-    """Have lines about the connections of this `AIOKafkaClient` limited, in whichever task. Returns the client."""
+    """Rate-limit lines about the connections of this `AIOKafkaClient`, in whichever task. Returns the client."""
     connect = client._get_conn
 
     @wraps(connect)
@@ -63,15 +64,15 @@ def rate_limited_connections(client: Any) -> Any:
 
 @dataclass(slots=True)
 class _LogLine:
-    """When a line was let through last, and how many were not since."""
+    """When a line was last let through, and how many were dropped since."""
 
     at: float
     left_out: int = 0
 
 
 class OnceAMinute(logging.Filter):
-    """Lets each of our clients' warnings and errors through once a minute, with the number of those left out. The
-    several lines about a broker that is away count as one. Everything else passes unchanged."""
+    """Lets each of our clients' warnings and errors through once a minute, with the number of those dropped. The
+    different lines about a broker that is down count as one. Everything else passes unchanged."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -91,7 +92,7 @@ class OnceAMinute(logging.Filter):
         self._lines[key] = _LogLine(now)
         left_out = 0 if logged is None else logged.left_out
         if isinstance(record.args, tuple):
-            # A connection that is closed during the TLS handshake, or that took too long, has an error without words.
+            # A connection that is closed during the TLS handshake, or that took too long, has an error without text.
             record.args = tuple(
                 type(one).__name__ if isinstance(one, Exception) and not str(one) else one
                 for one in record.args
@@ -108,7 +109,8 @@ _once_a_minute = OnceAMinute()
 
 
 def _install() -> None:
-    """A logger's filters do not apply to its children. Adding one twice does nothing."""
+    """Add the filter to each logger, since a logger's filters do not apply to its children. Adding it twice does
+    nothing."""
     for name in list(logging.root.manager.loggerDict):
         if name == "aiokafka" or name.startswith("aiokafka."):
             logging.getLogger(name).addFilter(_once_a_minute)

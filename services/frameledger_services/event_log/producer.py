@@ -21,36 +21,37 @@ from frameledger_services.settings import Settings
 from frameledger_services.transient import is_retriable
 
 ACKNOWLEDGED_WITHIN = 30.0
-"""How many seconds `publish` waits by default."""
+"""The default number of seconds for which `publish` waits."""
 
 PAUSE_SECONDS = 0.1
-"""Seconds before records are sent again, or a topic is looked up again."""
+"""Seconds after which records are sent again, or a topic is looked up again."""
 
 ABSENT_SECONDS = 3.0
-"""A topic that is missing for this time does not exist: a broker that comes back may know no topics for a moment."""
+"""A topic that is missing for this time does not exist. Shortly after its start a broker may know no topics."""
 
 WHY_SECONDS = 1.0
-"""The timeout of finding out why records were not acknowledged in time."""
+"""The timeout for finding out why records were not acknowledged in time."""
 
 ALONE_BYTES = 1_000_000
-"""A larger record is awaited before the next one is sent: topics with Kafka's default max.message.bytes refuse it."""
+"""A larger record is awaited before the next one is sent, since topics with Kafka's default max.message.bytes refuse
+it."""
 
 BYTES_ON_THE_WAY = LARGEST
-"""The maximum of unacknowledged bytes. A broker closes the connection on a request of more than 100 MiB, and aiokafka,
-with a large record for each of many partitions, would send such a request repeatedly."""
+"""The maximum number of unacknowledged bytes. A broker closes the connection on a request of more than 100 MiB, and
+aiokafka, with a large record for each of many partitions, would send such a request repeatedly."""
 
 
 class Producer:
     """An idempotent producer: a retry writes nothing twice, and records are written in the order given.
 
-    An async context manager that connects when it is first used. Tasks may publish at once, in no particular order
-    between them.
+    An async context manager that connects when it is first used. Tasks may publish concurrently, in no particular order
+    among them.
     """
 
     def __init__(
         self, settings: Settings, *, name: str = "frameledger", topics: Iterable[TopicDescription] = ()
     ) -> None:
-        """`topics` are known already: their keys keep the partitions that follow from these descriptions, also if
+        """`topics` are already known: the keys of their records keep the partitions of these descriptions, even if
         partitions were added since."""
         self._settings = settings
         self._name = name
@@ -61,7 +62,7 @@ class Producer:
         """Senders that were replaced, while they stop."""
 
         self._publishing: set[asyncio.Timeout] = set()
-        """The deadlines of what is being published."""
+        """The deadlines of the publications in progress."""
 
         self._is_closing = False
         self._all_published = asyncio.Event()
@@ -81,11 +82,11 @@ class Producer:
                 await asyncio.wait([self._beginning])
             latest = asyncio.get_running_loop().time() + FLUSH_SECONDS
             for deadline in self._publishing:
-                # One that has passed is on its way out.
+                # A publication whose deadline has passed is already ending.
                 with suppress(RuntimeError):
                     deadline.reschedule(min(latest, deadline.when() or latest))
             await self._stop()
-            # Also a publish that has no sender yet: it would create one that nobody stops.
+            # Including a publication that has no sender yet: it would create one that nobody stops.
             await self._all_published.wait()
         finally:
             await self._stop()
@@ -104,19 +105,19 @@ class Producer:
     async def publish(
         self, topic: str, records: Sequence[Outgoing], *, within: float = ACKNOWLEDGED_WITHIN
     ) -> list[LogPosition]:
-        """Publish records in their order. Returns where each lies, once all in-sync replicas have it.
+        """Publish records in order. Returns the position of each, once all in-sync replicas have it.
 
-        Waits for a broker that goes away, up to `within` seconds, and then raises `UnacknowledgedError`. Raises
+        Waits for an unreachable broker up to `within` seconds, and then raises `UnacknowledgedError`. Raises
         `TooLargeError` for a record that is known to be too large for the topic: nothing was sent; `RecordRefusedError`
-        for one that the broker refuses: of the others, those that share its partition and come after it are not
-        published, and the rest are; and `BrokerError` when no broker answers at all or there is no such topic: nothing
-        was sent.
+        for one that the broker refuses: later records of the same partition are not published, and all others are; and
+        `BrokerError` if no broker answers at all or there is no such topic: nothing was sent.
         """
         batch = await self._published(topic, records, within)
         return [place for place in batch.places if place is not None]
 
     async def logged_ms(self, topic: str, records: Sequence[Outgoing]) -> list[int]:
-        """Publish as `publish`. Returns when each was logged, by its broker's clock, in milliseconds since 1970."""
+        """Publish like `publish`. Returns when each record was logged, by its broker's clock, in milliseconds since
+        1970."""
         batch = await self._published(topic, records, ACKNOWLEDGED_WITHIN)
         return [time for time in batch.logged_ms if time is not None]
 
@@ -163,7 +164,7 @@ class Producer:
             ) from last_error
 
     async def _send_all(self, batch: PublishBatch, pending: Sequence[int]) -> BaseException | None:
-        """Send these records once, and enter their places. Returns an error if some have none yet."""
+        """Send these records once, and store their positions. Returns an error if some have none yet."""
         sender = await self._connected(batch.topic)
         sent: list[tuple[int, asyncio.Future[Any]]] = []
         failures: list[BaseException] = []
@@ -171,7 +172,7 @@ class Producer:
         try:
             try:
                 for index in pending:
-                    # By the first number of partitions that we saw, so that keys keep their partition if some are
+                    # By the number of partitions that was seen first, so that keys keep their partition if some are
                     # added.
                     partition = home_partition(batch.records[index].key, self._topics[batch.topic].partitions)
                     if partition in refused:
@@ -245,18 +246,18 @@ class Producer:
 
     async def _check_limit(self, sender: Sender, batch: PublishBatch) -> None:
         """Raise `TooLargeError` for a record that is too large for the topic, before anything is sent."""
-        # Asked again: the limit may have been raised since it was read.
+        # Requested again: the limit may have been raised since it was read.
         description = await Broker(sender.client, self._address).find(batch.topic)
         if description is not None:
             batch.check_limit(description)
 
     async def _why_pending(self, batch: PublishBatch) -> str | None:
-        """Returns why records are not acknowledged, if a broker soon says it; else None."""
+        """Returns why records are not acknowledged, if a broker soon reports it; otherwise None."""
         known = self._topics.get(batch.topic)
         if known is None:
             return None
         with suppress(BrokerError, TimeoutError):
-            # Not by the sender's connections: it may have been stopped.
+            # Not with the sender's connections: it may have been stopped.
             async with asyncio.timeout(WHY_SECONDS), connect(self._settings) as brokers:
                 description = await brokers.find(batch.topic)
                 if description is not None:
@@ -264,8 +265,8 @@ class Producer:
         return None
 
     async def _replace(self, sender: Sender) -> None:
-        """Stop a sender, after what it has queued; the next `publish` makes another one. It is stopped even if this is
-        cancelled meanwhile, as at a deadline: otherwise its queue would continue, and be sent at some later time."""
+        """Stop a sender after sending what it has queued; the next `publish` creates another one. It is stopped even if
+        this is cancelled meanwhile, for instance at a deadline: otherwise its queue would be sent at a later time."""
         ending = asyncio.create_task(self._stop_once(sender))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
@@ -284,7 +285,7 @@ class Producer:
 
 
 async def _until_answered(answers: Iterable[asyncio.Future[Any]]) -> None:
-    """Returns when all of these are done. A caller that is cancelled cancels none of them."""
+    """Returns when all of these are done. Cancelling the caller cancels none of them."""
     for answer in answers:
         if not answer.done():
             await asyncio.wait([answer])

@@ -1,4 +1,4 @@
-"""The records of one call of `publish`, and the place of each on the log once it is acknowledged."""
+"""The records of one call of `publish`, and the position of each on the log once it is acknowledged."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from frameledger_services.event_log.sender import LARGEST
 from frameledger_services.event_log.topics import TopicDescription, home_partition
 
 _OVERHEAD = 1_024
-"""More bytes than a Kafka batch of one record has besides its key, value and headers."""
+"""An upper bound for the bytes of a Kafka batch of one record without its key, value and headers."""
 
 
 class PublishBatch:
-    """Records of one topic, written in the order given. A record is named by its index.
+    """Records of one topic, written in the given order. A record is identified by its index.
 
-    Raises `TooLargeError` if one is larger than any topic takes.
+    Raises `TooLargeError` if one is larger than any topic accepts.
     """
 
     def __init__(self, topic: str, records: Sequence[Outgoing]) -> None:
         self.topic = topic
         self.records = records
         self.places: list[LogPosition | None] = [None] * len(records)
-        """The place of each record; None until it is acknowledged."""
+        """The position of each record; None until it is acknowledged."""
 
         self.logged_ms: list[int | None] = [None] * len(records)
         """When each was logged, in milliseconds since 1970; None until it is acknowledged."""
@@ -39,8 +39,8 @@ class PublishBatch:
         self._largest = max(self.sizes, default=0)
         if self._largest > LARGEST:
             raise TooLargeError(
-                f"A record of {self._largest} bytes for {topic} is too large; nothing was published. At most "
-                f"{LARGEST} bytes can be.",
+                f"A record of {self._largest} bytes for {topic} is too large; nothing was published. The "
+                f"maximum is {LARGEST} bytes.",
                 self.places,
             )
 
@@ -59,22 +59,21 @@ class PublishBatch:
         return limit is not None and self._largest + _OVERHEAD > limit
 
     def check_limit(self, topic: TopicDescription) -> None:
-        """Raise `TooLargeError` for a record that is too large for the topic. It has to be compressed to be
-        measured."""
+        """Raise `TooLargeError` for a record that is too large for the topic. To measure a record, it is compressed."""
         limit = topic.max_message_bytes
         if limit is None:
             return
         for record, size in zip(self.records, self.sizes, strict=True):
             if size + _OVERHEAD > limit and (sent_bytes := batch_size(record)) > limit:
                 raise TooLargeError(
-                    f"A record is larger than {self.topic} takes: {sent_bytes} bytes as it is sent, and "
+                    f"A record is larger than {self.topic} accepts: {sent_bytes} bytes as it is sent, and "
                     f"max.message.bytes is {limit}; nothing was published. `frameledger topics` says whether that is "
                     "what it should be.",
                     self.places,
                 )
 
     def acknowledge(self, answers: Iterable[tuple[int, asyncio.Future[Any]]]) -> list[BaseException]:
-        """Enter the places of records that are acknowledged. Returns the errors of the others that have an answer."""
+        """Store the positions of acknowledged records. Returns the errors of the others that have an answer."""
         failures = []
         for index, answer in answers:
             if not answer.done() or answer.cancelled():
@@ -84,17 +83,17 @@ class PublishBatch:
             elif (offset := (written := answer.result()).offset) >= 0:
                 self.places[index] = LogPosition(self.topic, written.partition, offset)
                 self.logged_ms[index] = written.timestamp
-            # Below zero: it was sent twice, and the broker no longer knows the first offset. It is sent once more and
-            # then has a place.
+            # Negative: it was sent twice, and the broker no longer has the first offset. It is sent once more and then
+            # has a position.
         return failures
 
 
 def failure_of(answer: asyncio.Future[Any]) -> BaseException | None:
-    """Returns why a record was not written, once its answer is there; None if it was."""
+    """Returns why a record was not written, given its answer; None if it was written."""
     return kafka_errors.KafkaError("given up") if answer.cancelled() else answer.exception()
 
 
 def _size(record: Outgoing) -> int:
-    # The lengths of a name and a value take ten bytes at most.
+    # The lengths of a name and a value take at most ten bytes.
     headers = sum(len(name) + len(value or b"") + 10 for name, value in record.headers)
     return len(record.key) + len(record.value) + headers

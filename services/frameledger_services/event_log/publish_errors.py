@@ -51,7 +51,7 @@ class TooLargeError(RecordRefusedError):
 
 
 def refused(topic: str, failure: BaseException, places: Sequence[LogPosition | None]) -> RecordRefusedError:
-    """Returns the error for a record that the broker refuses, given what it said."""
+    """Returns the error for records that the broker refuses, given its reply."""
     is_too_large = isinstance(failure, kafka_errors.MessageSizeTooLargeError)
     return (TooLargeError if is_too_large else RecordRefusedError)(_refusal(topic, failure), places)
 
@@ -64,14 +64,14 @@ def unacknowledged(
     why: str | None,
     partitions: int | None,
 ) -> UnacknowledgedError:
-    """Returns the error for records that have no place `within` the deadline. `why` is what a broker says about it, if
-    one does."""
+    """Returns the error for records that have no position `within` the deadline. `why` is the reason that a broker
+    reports, if any."""
     pending = sum(place is None for place in places)
     because = "" if last_error is None else f" The last error: {last_error!r}."
     sentence = (
         f"{pending} of {len(places)} records for {topic} were not acknowledged within {within:g} s; they may still "
         f"arrive.{because} "
-        + (why or "Is the broker up, with as many copies in sync as min.insync.replicas asks for?")
+        + (why or "Is the broker up, with as many copies in sync as min.insync.replicas requires?")
     )
     return UnacknowledgedError(sentence, places, partitions)
 
@@ -79,11 +79,9 @@ def unacknowledged(
 def _refusal(topic: str, error: BaseException) -> str:
     if isinstance(error, kafka_errors.MessageSizeTooLargeError):
         return (
-            f"A record is larger than {topic} takes. `frameledger topics` says whether the topic's max.message.bytes "
+            f"A record is larger than {topic} accepts. `frameledger topics` says whether the topic's max.message.bytes "
             "is what it should be."
         )
     if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
-        return (
-            f"We are not allowed to write to {topic}: give the user of FRAMELEDGER_KAFKA_SASL_... that right."
-        )
-    return f"The broker does not take a record for {topic}: {error!r}."
+        return f"We are not allowed to write to {topic}: grant the user of FRAMELEDGER_KAFKA_SASL_... that permission."
+    return f"The broker does not accept a record for {topic}: {error!r}."

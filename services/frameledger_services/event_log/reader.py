@@ -1,4 +1,4 @@
-"""Reading a topic without a consumer group, which changes nothing on the broker."""
+"""Reads a topic without a consumer group, which changes nothing on the broker."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ AT_ONCE = 1_000
 LOOK_MS = 500
 
 SILENT_SECONDS = 30.0
-"""The maximum time without progress below the end."""
+"""The maximum time without progress before the end."""
 
 
 async def last_records(
     settings: Settings, topic: str, count: int, *, follow: bool = False
 ) -> AsyncGenerator[Record, None]:
-    """Yields the last `count` records of a topic, over all partitions, by their log time; then, with `follow`, new
-    ones for ever.
+    """Yields the last `count` records of a topic, over all partitions, by their log time; then, with `follow`, new ones
+    for ever.
 
-    Each partition's are in order. There are fewer if transactions left markers at the end, which count. Raises
-    `BrokerError` when no broker answers or the topic does not exist.
+    The records of each partition are in order. There are fewer if transactions left markers at the end, which count.
+    Raises `BrokerError` if no broker answers or the topic does not exist.
     """
     async with connect(settings) as broker:
         description = await broker.topic(topic)
@@ -49,9 +49,9 @@ async def last_records(
 
 
 async def records_from(settings: Settings, place: LogPosition) -> list[Record]:
-    """Returns all records of a partition from this place to its present end, in order.
+    """Returns all records of a partition from this position to its current end, in order.
 
-    Raises `BrokerError` when the broker does not give them.
+    Raises `BrokerError` if the broker does not return them.
     """
     return [record async for record in records_between(settings, place, None)]
 
@@ -66,10 +66,10 @@ def partition_records(
 async def records_between(
     settings: Settings, place: LogPosition, end: int | None, *, may_have_expired: bool = False
 ) -> AsyncGenerator[Record, None]:
-    """Yields the records of a partition from this place on and below `end`, its present end if None, in order. If
-    records `may_have_expired`, also while others are read, without those that have.
+    """Yields the records of a partition from this position up to `end` (excluded), its current end if None, in order.
+    If records `may_have_expired`, also while others are read, those are skipped.
 
-    Raises `BrokerError` when the broker does not give them, or gives nothing for `SILENT_SECONDS`.
+    Raises `BrokerError` if the broker does not return them, or returns nothing for `SILENT_SECONDS`.
     """
     now = asyncio.get_running_loop().time
     partition = TopicPartition(place.topic, place.partition)
@@ -89,8 +89,8 @@ async def records_between(
                 reached, since = position, now()
             elif now() - since > SILENT_SECONDS:
                 raise BrokerError(
-                    f"The broker gives nothing of {place.topic}/{place.partition} from {position} on, and it ends at "
-                    f"{end}. Look whether it is there: `frameledger doctor`."
+                    f"The broker returns nothing of {place.topic}/{place.partition} from {position} on, and it ends at "
+                    f"{end}. Check the broker with `frameledger doctor`."
                 )
             try:
                 received = await _next(reader)

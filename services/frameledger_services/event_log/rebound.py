@@ -1,8 +1,8 @@
 """Copies of methods of aiokafka that use other classes than the originals.
 
 aiokafka's consumer uses classes that its modules name as globals. Replacing one there would change it for every
-consumer of the process, which may be somebody else's program. A copy of the method with other globals changes nothing
-in aiokafka.
+consumer of the process, including those of other programs. A copy of the method with other globals changes nothing in
+aiokafka.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 def rebound(method: Any, **names: Any) -> Any:
     """Returns a copy of a method in which these global names have other values.
 
-    Raises AttributeError when the method does not use one of them: then aiokafka has changed.
+    Raises AttributeError if the method does not use one of them, because aiokafka has changed.
     """
     for name in names:
         if name not in method.__code__.co_names or name not in method.__globals__:

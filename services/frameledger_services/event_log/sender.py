@@ -1,4 +1,4 @@
-"""One aiokafka producer: started, given records, and stopped within a deadline."""
+"""One aiokafka producer: it is started, given records, and stopped within a deadline."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FLUSH_SECONDS = 5.0
 ABANDON_SECONDS = 1.0
 
 LARGEST = 32 * 1024 * 1024
-"""Bytes of a record before compression; the broker judges the compressed size."""
+"""Bytes of a record before compression; the broker's limit applies to the compressed size."""
 
 
 class Sender:
     """An idempotent producer with `acks=all` and no linger.
 
-    Once the broker refused a record or fenced it, it cannot be used any more; see `transient.is_retriable`.
+    Once the broker has refused a record or fenced it, it is unusable; see `transient.is_retriable`.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -48,7 +48,7 @@ class Sender:
             acks="all",
             linger_ms=0,
             max_batch_size=BATCH_BYTES,
-            # aiokafka compares it with the uncompressed size.
+            # aiokafka compares this with the uncompressed size.
             max_request_size=2 * LARGEST,
             request_timeout_ms=int(REQUEST_SECONDS * 1000),
         )
@@ -85,12 +85,13 @@ class Sender:
             topic, record.value, key=record.key, partition=partition, headers=list(record.headers)
         )
         self._unanswered[future] = answered
-        # One callback for everything: another one would take the event loop 1 us.
+        # One callback for everything: a second one would take the event loop 1 us.
         future.add_done_callback(self._answered)
         return future
 
     async def stop(self) -> None:
-        """Send what is queued, and end. What is not acknowledged within `FLUSH_SECONDS` fails with `ProducerClosed`."""
+        """Send what is queued, then stop. Records not acknowledged within `FLUSH_SECONDS` fail with
+        `ProducerClosed`."""
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self._inner.flush()
@@ -109,7 +110,7 @@ class Sender:
 
     def _answered(self, future: asyncio.Future[Any]) -> None:
         answered = self._unanswered.pop(future)
-        # The publisher may have given up: asyncio logs an exception that was never retrieved.
+        # The publisher may have given up; asyncio logs an exception that was never retrieved.
         if not future.cancelled():
             future.exception()
         answered()

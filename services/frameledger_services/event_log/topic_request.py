@@ -1,7 +1,7 @@
 """Kafka's Metadata request in a version that aiokafka does not have. Its response has topic ids.
 
 The layouts are those of the Kafka protocol: Metadata, key 3, version 12. A broker before 2.8 is sent version 5, and
-gives no ids. Unlike aiokafka's own, this request never creates a topic.
+returns no ids. Unlike aiokafka's own, this request never creates a topic.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class TopicsRequestV12(RequestStruct):  # type: ignore[misc]  # aiokafka is unty
 
 
 class TopicsRequest(Request[MetadataRequest_v5 | TopicsRequestV12]):  # type: ignore[misc]  # aiokafka is untyped
-    """Requests these topics, in the newest version that the broker knows."""
+    """Requests these topics, in the newest version that the broker supports."""
 
     API_KEY = _METADATA
 
@@ -139,7 +139,7 @@ def _is_there(code: int, name: str, partitions: list[tuple[Any, ...]]) -> bool:
 
 
 def _found(name: str, topic_id: UUID | None, partitions: list[tuple[Any, ...]], at: int) -> TopicDescription:
-    """`at` is the index of a partition's replicas; those in sync come next."""
+    """Returns the description of a topic. `at` is the index of a partition's replicas; those in sync come next."""
     states = {
         partition[1]: PartitionState(
             None if partition[2] < 0 else partition[2], len(partition[at]), len(partition[at + 1])

@@ -1,4 +1,4 @@
-"""The topics: their purpose and configuration, and the check of those that a broker has."""
+"""The topics: their purpose and configuration, and the check of a broker's topics."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MIB = 1024 * 1024
 _DAY_MS = 24 * 60 * 60 * 1000
 
 ROOM = 256 * 1024
-"""Bytes for the rest of a record: the key, the headers, and what compression adds to what cannot be compressed."""
+"""Bytes for the rest of a record: the key, the headers, and what compression adds to incompressible data."""
 
 MAX_RECORD_BYTES = MAX_VALUE_BYTES + ROOM
 """max.message.bytes of our topics, except the dead letters."""
 
 MAX_DEAD_LETTER_BYTES = 9 * _MIB + ROOM
-"""A dead letter has the record that was rejected and the reason, so it may be larger than the record."""
+"""A dead letter contains the rejected record and the reason, so it may be larger than the record."""
 
 DEFAULT_PARTITIONS = 64
 EFFECT_DAYS = 7
@@ -29,7 +29,8 @@ EFFECT_DAYS = 7
 
 
 home_partition = lru_cache(maxsize=8_192)(partition_for)
-"""The partition of a key. A conversation has many frames, and computing it for each would be a sixth of a fold."""
+"""Returns the partition of a key. A conversation has many frames, and computing it for each would take a sixth of a
+fold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,17 @@ class TopicNames:
 
     @property
     def inference(self) -> str:
-        """Runs that are requested."""
+        """Requested runs."""
         return f"{self.prefix}inference"
 
     @property
     def function_calls(self) -> str:
-        """Function calls that are requested."""
+        """Requested function calls."""
         return f"{self.prefix}function-calls"
 
     @property
     def cancellations(self) -> str:
-        """Runs and calls that are to stop now."""
+        """Runs and calls that have to stop now."""
         return f"{self.prefix}cancellations"
 
     @property
@@ -65,13 +66,13 @@ class TopicNames:
 
     @property
     def dead_letters(self) -> str:
-        """Records that are no frames, as received."""
+        """Records that are not frames, as received."""
         return f"{self.prefix}frames.dlq"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic as the settings want it. `replication` None is the broker's default."""
+    """A topic as the settings define it. `replication` None is the broker's default."""
 
     name: str
     partitions: int
@@ -84,7 +85,7 @@ class PartitionState:
     """The replicas of a partition."""
 
     leader: int | None
-    """The broker that leads it; None if none that is up may."""
+    """The broker that leads it; None if no running broker may lead it."""
 
     copies: int
     in_sync: int
@@ -92,16 +93,16 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as a broker has it."""
+    """A topic as a broker describes it."""
 
     name: str
     partitions: int
     replication: int
     topic_id: UUID | None
-    """The broker's id of it, another one each time it is created; None from brokers before 2.8."""
+    """The broker's id of the topic, which changes when it is recreated; None from brokers before 2.8."""
 
     config: Mapping[str, str] = field(default_factory=dict)
-    """The configuration in force, with the broker's defaults; empty if it was not requested."""
+    """The effective configuration, including the broker's defaults; empty if it was not requested."""
 
     states: Mapping[int, PartitionState] = field(default_factory=dict)
     """By partition."""
@@ -125,7 +126,7 @@ class TopicDescription:
 
 
 def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
-    """Returns the topics that these settings want, that of the frames first."""
+    """Returns the topics that these settings define, that of the frames first."""
     names = TopicNames(settings.topic_prefix)
     keep = settings.frames_retention_days
     frames_ms = -1 if keep is None else keep * _DAY_MS
@@ -133,10 +134,10 @@ def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
         names.frames: (frames_ms, MAX_RECORD_BYTES),
         names.inference: (EFFECT_DAYS * _DAY_MS, MAX_RECORD_BYTES),
         names.function_calls: (EFFECT_DAYS * _DAY_MS, MAX_RECORD_BYTES),
-        # What is to stop now is of no use tomorrow.
+        # Cancellations are of no use tomorrow.
         names.cancellations: (_DAY_MS, MAX_RECORD_BYTES),
         names.roots: (-1, MAX_RECORD_BYTES),
-        # A dead letter has the words of a frame: it is kept no longer than one.
+        # A dead letter has the text of a frame, so it is kept no longer than a frame.
         names.dead_letters: (frames_ms, MAX_DEAD_LETTER_BYTES),
     }
     return tuple(
@@ -152,13 +153,13 @@ def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
 
 
 def change(topic: str, name: str, value: str | int) -> str:
-    """Returns the command of Kafka's distribution that changes the configuration of a topic."""
+    """Returns the command of Kafka's distribution that changes a setting of a topic."""
     return f"kafka-configs.sh --bootstrap-server BROKER --alter --topic {topic} --add-config {name}={value}"
 
 
 def missing(name: str) -> str:
-    """Returns what to say of a topic that does not exist. The command makes only topics with our names, whatever their
-    prefix."""
+    """Returns the sentence about a topic that does not exist. The command creates only topics with our names, whatever
+    their prefix."""
     own = tuple(topic.name for topic in topic_specs(Settings(topic_prefix="")))
     if not name.endswith(own):
         return f"There is no topic {name}. `frameledger topics` lists those of this installation."
@@ -166,7 +167,7 @@ def missing(name: str) -> str:
 
 
 def problems(topics: Sequence[TopicSpec], descriptions: Mapping[str, TopicDescription]) -> list[str]:
-    """Returns what is wrong with the topics that a broker has, a sentence each, with the remedy.
+    """Returns what is wrong with a broker's topics, one sentence each, with the remedy.
 
     Another number of partitions than a new topic would get is not wrong: keys are mapped to any number, as long as it
     does not change.
@@ -181,10 +182,10 @@ def problems(topics: Sequence[TopicSpec], descriptions: Mapping[str, TopicDescri
 
 
 def unreadable(description: TopicDescription) -> str | None:
-    """Returns why the records of a topic cannot be relied on, with the remedy; None if they can, or that is not known.
+    """Returns why the records of a topic are not reliable, with the remedy; None if they are, or that is unknown.
 
-    The timestamps of its records are not its broker's; or it is compacted, which deletes records, and the gap in the
-    offsets looks like that of an aborted transaction.
+    The timestamps of its records are not its broker's; or it is compacted, which deletes records and leaves gaps in the
+    offsets that look like those of an aborted transaction.
     """
     if "compact" in description.config.get("cleanup.policy", ""):
         return _config_problem(description, "cleanup.policy", "delete")
@@ -192,17 +193,17 @@ def unreadable(description: TopicDescription) -> str | None:
 
 
 def unwritable(description: TopicDescription, partitions: Iterable[int]) -> str | None:
-    """Returns why some of these partitions cannot be written at present, since brokers are away; None if they can, as
+    """Returns why some of these partitions currently cannot be written, because brokers are down; None if they can, as
     far as is known."""
     for number in sorted(set(partitions) & description.states.keys()):
         state = description.states[number]
         which = f"partition {number} of {description.name}"
         if state.leader is None:
-            return f"No broker leads {which}: those that have it are away."
+            return f"No broker leads {which}: those that have it are down."
         if description.min_insync is not None and state.in_sync < description.min_insync:
             away = state.copies - state.in_sync
             return (
-                f"{away} of {state.copies} copies of {which} are away or behind, and min.insync.replicas is "
+                f"{away} of {state.copies} copies of {which} are down or behind, and min.insync.replicas is "
                 f"{description.min_insync}."
             )
     return None
@@ -212,7 +213,7 @@ def _config(settings: Settings, retention_ms: int, largest: int) -> dict[str, st
     config = {
         "cleanup.policy": "delete",
         "retention.ms": str(retention_ms),
-        # By time alone: a broker may have a default in bytes.
+        # By time only: a broker may have a default in bytes.
         "retention.bytes": "-1",
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(largest),
@@ -262,7 +263,7 @@ _WHY = {
 
 
 def _serves(name: str, needed: str, actual: str) -> bool:
-    """Returns whether a value is enough: some may be more than is needed."""
+    """Returns whether a value suffices: some may be more than is needed."""
     if name in ("retention.ms", "retention.bytes"):
         return actual == "-1" or (needed != "-1" and int(actual) >= int(needed))
     if name in ("max.message.bytes", "min.insync.replicas"):

@@ -25,7 +25,7 @@ class ByPartition(Generic[_R]):
         self._next: _R | None = None
 
     async def of(self, partition: int) -> AsyncGenerator[_R, None]:
-        """Yields the rows of a partition. Call it in the order of partitions; rows that were not read are skipped."""
+        """Yields the rows of a partition. Call it in the order of partitions; unread rows are skipped."""
         row, self._next = self._next, None
         if row is None:
             row = await anext(self._rows, None)

@@ -1,6 +1,6 @@
 """Compares the log of each changed partition with its stored frames, by reading both.
 
-The stored frames of all partitions come from one statement, which scans the table from the lowest of the offsets.
+One statement returns the stored frames of all partitions, and scans the table from the lowest of the offsets.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from frameledger_services.store.lost_frames import OffsetRange
 from frameledger_services.store.projections import StoredPosition
 
 LOOK_BACK = 100_000
-"""Number of offsets before the end that are compared first; all offsets, if nothing in these is common."""
+"""Number of offsets before the end that are compared first; if nothing in them is common, all offsets are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedPartition:
-    """A partition whose log changed, and where the frames of its generations lay (`diagnosis.spans`)."""
+    """A partition whose log changed, and the offsets of the frames of its generations (`diagnosis.spans`)."""
 
     stored: StoredPosition
     log: LogState
@@ -54,7 +54,7 @@ async def last_common_offsets(
     """Returns the last common offset of log and tables by partition, without partitions that have nothing in common.
 
     `changed` is in the order of the partitions. All are compared near their ends, and those without success from their
-    beginnings: the table is scanned twice at most. Raises `BrokerError`.
+    beginnings, so the table is scanned at most twice. Raises `BrokerError`.
     """
     reached: dict[int, int] = {}
     left = changed

@@ -1,6 +1,6 @@
 """Copies of stored frames: records that restore a frame that the log lost, and decode to the same frame.
 
-A topic may refuse a copy with all headers as too large: then it gets one with fewer.
+A topic may refuse a copy with all headers as too large; it then gets one with fewer headers.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.lost_frames import LostFrame
 
 Publish = Callable[[Sequence[Outgoing]], Awaitable[list[LogPosition]]]
-"""Publishes records to the frames' topic, in their order. Returns their positions. Raises `TooLargeError`, with the
-positions of those that were published, if one is too large for the topic."""
+"""Publishes records to the frames' topic, in order. Returns their positions. If one is too large for the topic, raises
+`TooLargeError` with the positions of those that were published."""
 
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
     """A stored frame whose copy the topic does not accept: its former position, and the bytes of the smallest copy
-    before compression. Without its payload, because there may be many."""
+    before compression. Without its payload, because there may be many such frames."""
 
     partition: int
     generation: int
@@ -70,14 +70,14 @@ async def publish_copies(topic: str, frames: Sequence[LostFrame], publish: Publi
     """Publish copies of these frames together. If one of them is too large, those that were not published are published
     one by one, each in the largest form that the topic accepts.
 
-    Called twice it publishes them twice. Raises `PublishError` and `BrokerError`: then it is unknown which were
+    Called twice, it publishes them twice. Raises `PublishError` and `BrokerError`; it is then unknown which were
     published.
     """
     copies = [(one, copied) for one in frames if (copied := copy(topic, one)) is not None]
     try:
         places: Sequence[LogPosition | None] = await publish([copied for _, copied in copies])
     except TooLargeError as error:
-        # The error does not name the record, and those after it in its partition were not published.
+        # The error does not name the record, and records after it in its partition were not published.
         places = error.places
     published, too_large, erasures = [], [], []
     for (stored, copied), place in zip(copies, places, strict=True):
@@ -94,7 +94,7 @@ async def publish_copies(topic: str, frames: Sequence[LostFrame], publish: Publi
 
 
 async def _publish_first(publish: Publish, candidates: Sequence[Outgoing]) -> LogPosition | None:
-    """Publish the first of these that the topic accepts. Returns its position, None if it accepts none."""
+    """Publish the first of these that the topic accepts. Returns its position, or None if it accepts none."""
     for candidate in dict.fromkeys(candidates):
         try:
             (place,) = await publish([candidate])
@@ -117,9 +117,9 @@ def _too_large(stored: LostFrame, smallest: Outgoing) -> TooLarge:
 
 
 def copy(topic: str, stored: LostFrame) -> Outgoing | None:
-    """Returns the record that restores a stored frame: the same bytes, the headers that are known, and two more: its
-    former position, and the time at which it was logged, so that a copy after a later erasure begins no new life. None
-    for bytes that cannot be decoded any more.
+    """Returns the record that restores a stored frame: the same bytes, the known headers, and two more: its former
+    position, and the time at which it was logged, so that a copy after a later erasure begins no new life. Returns None
+    for bytes that can no longer be decoded.
 
     It decodes to the stored id, bytes, source, trace and cause.
     """
@@ -162,7 +162,7 @@ def smaller(topic: str, stored: LostFrame) -> Iterator[Outgoing]:
     later erasure begins a new life; the first and the third have trace and cause.
 
     If the payload has the frame's id, the third is no larger than the lost record was before compression, unless the
-    source of that was not UTF-8 or its cause not a uuid. Yields nothing for bytes that cannot be decoded any more.
+    source of that was not UTF-8 or its cause not a UUID. Yields nothing for bytes that can no longer be decoded.
     """
     full_copy = copy(topic, stored)
     if full_copy is None:
@@ -176,7 +176,7 @@ def smaller(topic: str, stored: LostFrame) -> Iterator[Outgoing]:
 
 
 def _identity(topic: str, stored: LostFrame, outgoing: Outgoing) -> set[str]:
-    """The headers without which a copy would be read as another frame."""
+    """Returns the headers without which a copy would be read as another frame."""
     where = Record(topic, stored.partition, stored.offset, outgoing.key, outgoing.value)
     if read(where).has_own_id:
         return set()

@@ -1,7 +1,8 @@
 """Diagnosis of a partition whose log no longer matches the tables: what happened to it, and where to continue. No IO.
 
-Kafka promises that a log only grows at its end and expires at its beginning. But a power cut loses the newest records,
-which were not on disk yet; a topic can be deleted and created again; and records may expire before they are stored.
+Kafka promises that a log only grows at its end and expires at its beginning. But a power failure loses the newest
+records, which were not on disk yet; a topic can be deleted and recreated; and records may expire before they are
+stored.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from frameledger_services.store.projections import StoredPosition
 from frameledger_services.store.recovery import RecoveryReceipt
 
 Happened = Literal["fine", "lost_tail", "expired", "another_log"]
-"""What happened to a log. The names are stored in `recoveries`: they never change."""
+"""What happened to a log. The names are stored in `recoveries` and never change."""
 
 NO_END = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFinding:
-    """What happened to a partition, and the offset at which it is read next (`begins_at`, as in `recoveries`)."""
+    """What happened to a partition, and its next offset (`begins_at`, as in `recoveries`)."""
 
     stored: StoredPosition
     log: LogState
     happened: Happened
     begins_at: int
     missing: int = 0
-    """Offsets that expired before they were stored."""
+    """Number of offsets that expired before they were stored."""
 
 
 def diagnose(
@@ -42,8 +43,8 @@ def diagnose(
 ) -> PartitionFinding:
     """Returns what happened to a partition.
 
-    `is_same_topic` is None if the broker has no topic ids. `common` is the last common offset of log and tables, None
-    if they have nothing in common; it is not used if the symptom is fine or expired and the topic is the same.
+    `is_same_topic` is None if the broker has no topic ids. `common` is the last common offset of log and tables, or
+    None if they have nothing in common; it is not used if the symptom is fine or expired and the topic is the same.
     """
     if is_same_topic is False:
         if stored.next_offset == 0:
@@ -68,13 +69,13 @@ async def last_common_offset(
     read_until: datetime | None,
     first_offset: Callable[[], Awaitable[int]],
 ) -> int | None:
-    """Returns the offset below which the log has what was stored, None if they have nothing in common. Both are given
-    in the order of their offsets.
+    """Returns the last offset at which the log has the stored record, or None if they have nothing in common. Both are
+    given in the order of their offsets.
 
-    `read_until` is the time of the last record that was stored, if the topic is the same: a record with a later time is
-    not the stored one, even if its content is. None if the topic was created again, because its records are copies with
-    times of their own. `first_offset` returns the log's first offset now: the records of stored frames below it have
-    expired, perhaps since the comparison began.
+    `read_until` is the time of the last stored record if the topic is the same: a record with a later time is not the
+    stored one, even if its content is equal. It is None if the topic was recreated, because its records are copies with
+    times of their own. `first_offset` returns the log's current first offset: the records of stored frames below it
+    have expired, perhaps since the comparison began.
     """
     reached = None
     next_stored = await anext(stored_frames, None)
@@ -88,27 +89,27 @@ async def last_common_offset(
                 return reached
             next_stored = await anext(stored_frames, None)
         elif read_until is None or _time(record) > milliseconds(read_until):
-            continue  # it is common only if a later record agrees
+            continue  # it is common only if a later record matches
         reached = record.offset + 1
     return reached
 
 
 def spans(chain: Sequence[RecoveryReceipt], generation: int) -> list[tuple[int, int]]:
-    """Returns the generations whose records are on the log at the offsets where they were stored, the newest first,
-    each with the offset at which it ends."""
+    """Returns the generations whose records are on the log at the offsets at which they were stored, the newest first,
+    each with its end offset."""
     below = NO_END
     ranges = [(generation, below)]
     for began in _backwards(chain, generation):
         if began.happened == "another_log":
             break
-        # A later generation may begin at a lower offset than an earlier one: from there on, the records are its own.
+        # A later generation may begin at a lower offset than an earlier one; from there on, the records are its own.
         below = min(below, began.begins_at)
         ranges.append((began.generation - 1, below))
     return ranges
 
 
 def generation_at(ranges: Iterable[tuple[int, int]], offset: int) -> int:
-    """Returns the generation in which the record at an offset was stored. `ranges` is what `spans` returns."""
+    """Returns the generation in which the record at an offset was stored. `ranges` is the result of `spans`."""
     return min(number for number, below in ranges if offset < below)
 
 
@@ -116,7 +117,7 @@ def gaps(chain: Sequence[RecoveryReceipt], generation: int, begins_at: int) -> l
     """Returns the gaps of a log that lost its records from `begins_at` on: generations up to this one, each with the
     offset from which its frames are missing.
 
-    They include frames that were republished earlier, because those copies may be lost too; one copy too many does no
+    They include frames that were republished earlier, because those copies may be lost too; an unnecessary copy does no
     harm.
     """
     since = begins_at
@@ -147,7 +148,7 @@ def _is(stored: FrameDigest, record: Record, times_count: bool) -> bool:
         stored.offset == record.offset
         and record.key == stored.context_id.encode()
         and sha256(record.value or b"").digest() == stored.sha256
-        # A frame's time is the broker's, but never before that of the frame before it.
+        # A frame's time is the broker's, but never earlier than that of the frame before it.
         and not (times_count and _time(record) > milliseconds(stored.logged_at))
     )
 

@@ -1,11 +1,12 @@
 """Recovery: when the log no longer matches the tables, continue in a new generation of the topic.
 
 `examine` changes nothing. `begin_generation` seals the generation, which fences its projectors, and begins the next one
-at the offset where each partition can continue: one transaction, with a receipt for each partition. Frames that the log
-lost are republished after that (`republish`): earlier copies would belong to a generation that is abandoned.
+at the offset from which each partition can continue: one transaction, with a receipt for each partition. Frames that
+the log lost are republished after that (`republish`); before, the copies would belong to a generation that is
+abandoned.
 
-If the process dies before that commit, nothing happened. If it dies after it, projectors continue in the new
-generation, and the receipts tell the next recovery what is still to be republished.
+If the process dies before that commit, nothing has changed. If it dies after it, projectors continue in the new
+generation, and the receipts show the next recovery what is still to be republished.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from frameledger_services.store.topics import TopicChangedError
 
 
 class MovedError(FencedError):
-    """Another process advanced a partition, or recovered, since it was examined. Nothing was done.
+    """Another process advanced a partition, or recovered, since it was examined. Nothing was changed.
 
     Remedy: Stop the projectors, and run `frameledger recover` again.
     """
@@ -51,11 +52,11 @@ class Examination:
     is_same_topic: bool | None
     findings: Sequence[PartitionFinding]
     to_republish: Mapping[int, int]
-    """Number of stored frames to republish, by partition, with those that an earlier recovery did not finish."""
+    """Number of stored frames to republish, by partition, including those that an earlier recovery did not finish."""
 
     @property
     def changed(self) -> list[PartitionFinding]:
-        """Partitions that cannot be read further as they are."""
+        """The partitions that cannot be read further without a recovery."""
         return [one for one in self.findings if one.happened != "fine"]
 
     @property
@@ -114,7 +115,7 @@ def _of(receipts: Sequence[RecoveryReceipt], partition: int) -> list[RecoveryRec
 async def begin_generation(
     connection: Connection, examined: Examination, failpoint: Failpoint = failpoints.none
 ) -> int:
-    """Seal the generation that was examined and begin the next one. Returns its number.
+    """Seal the examined generation and begin the next one. Returns its number.
 
     In one transaction of its own. Raises `MovedError` if something changed since `examine`, and `LogChangedError` if a
     partition stays locked.
@@ -153,8 +154,8 @@ async def _begin(connection: Connection, examined: Examination) -> int:
         goes_on = finding.happened == "fine" and examined.is_same_topic is not False
         if now is None or not (goes_on or now.next_offset == finding.stored.next_offset):
             raise MovedError(
-                f"{topic.name}/{finding.stored.partition} was read on, or recovered, since it was looked at: nothing "
-                "was changed. Look again: `frameledger recover`."
+                f"{topic.name}/{finding.stored.partition} was advanced or recovered since it was examined; nothing "
+                "was changed. Run `frameledger recover` again."
             )
         begins_at = now.next_offset if goes_on else finding.begins_at
         positions.append(now if goes_on else StoredPosition(now.partition, begins_at, None, None, None))

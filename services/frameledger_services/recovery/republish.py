@@ -1,15 +1,15 @@
 """Republishing: stored frames that the log lost are published again.
 
-Each copy has the stored id, so it is counted as a duplicate and changes nothing; the log again has what the tables were
-folded from. Dead letters are not republished: `rejected_frames` keeps them. Where the copies meet an erasure, or one is
-an erasure, `since_loss` says what is left out, and what is published again after it.
+Each copy has the stored id, so it is counted as a duplicate and changes nothing, and the log again has everything that
+the tables were folded from. Dead letters are not republished: `rejected_frames` keeps them. If the copies meet an
+erasure, or one is an erasure, `since_loss` decides what is omitted, and what is published again after it.
 
-A copy may be larger than its original, which may have had the largest size that the topic accepts. Then it gets fewer
-headers. If the topic accepts none of its forms, the others are republished without it, and its partition is not noted
-as done: once the topic accepts more, the next recovery republishes it, after later frames.
+A copy may be larger than its original, which may have had the largest size that the topic accepts. It then gets fewer
+headers. If the topic accepts none of its forms, the others are republished without it, and its partition is not
+recorded as complete: once the topic accepts more, the next recovery republishes it, after later frames.
 
-If the process dies in between, or before it noted that it had finished, the next recovery republishes everything: some
-copies are then on Kafka twice, under one id.
+If the process dies in between, or before it recorded that it had finished, the next recovery republishes everything:
+some copies are then on Kafka twice, under one id.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Republished:
 def gaps_to_fill(
     receipts: Sequence[RecoveryReceipt], generation: int, findings: Sequence[PartitionFinding]
 ) -> list[LostRange]:
-    """Returns what is to be republished: of partitions that lost their tail now, and of unfinished recoveries."""
+    """Returns what is to be republished: for partitions that lost their tail now, and for unfinished recoveries."""
     ranges = []
     due = _due(receipts)
     for finding in findings:
@@ -80,11 +80,11 @@ async def republish(
     report: Callable[[int], None] = lambda _: None,
     failpoint: Failpoint = failpoints.none,
 ) -> Republished:
-    """Publish what the log lost and was not republished yet. `reads` reads the topic. Calls `report` with the number of
-    frames so far.
+    """Publish what the log lost and what was not republished yet. `reads` reads the topic. Calls `report` with the
+    number of frames so far.
 
     A second call republishes nothing again, unless the first one died, or for partitions with a frame that was too
-    large. Raises `PublishError` and `BrokerError`: then the rest is still to be republished.
+    large. Raises `PublishError` and `BrokerError`; the rest is then still to be republished.
     """
     receipts = await recovery.receipts(connection, topic)
     due = _due(receipts)
@@ -163,7 +163,7 @@ def _due(receipts: Sequence[RecoveryReceipt]) -> dict[int, RecoveryReceipt]:
     newest: dict[int, RecoveryReceipt] = {}
     for receipt in sorted(receipts, key=lambda receipt: receipt.generation):
         if receipt.happened == "another_log":
-            # A new log does not miss the frames of the old one.
+            # A new log does not lack the frames of the old one.
             newest.pop(receipt.partition, None)
         elif receipt.happened == "lost_tail" and not receipt.is_put_back:
             newest[receipt.partition] = receipt

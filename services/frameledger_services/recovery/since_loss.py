@@ -3,9 +3,9 @@
 The copies of lost frames come after these records, which would have two wrong consequences:
 
 - The copy of an erasure comes after frames of the next life, and a database that is filled from this log would erase
-  them too. So they are published again after the copy; for the present tables they are repetitions.
+  those too. So they are published again after the copy; for the existing tables they are repetitions.
 - A client may have erased a conversation whose lost frames are still in the tables, because no projector runs before
-  the recovery. Copies after that erasure would begin another life, so they are left out.
+  the recovery. Copies after that erasure would begin another life, so they are omitted.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from frameledger_services.store import frame_ids
 from frameledger_services.store.frame_ids import frame_uuid
 
 Reads = Callable[[int, int, int | None], AsyncGenerator[Record, None]]
-"""Yields the records of a partition from an offset on, below another one, or below its present end if that is None."""
+"""Yields the records of a partition from an offset on, up to another one (excluded), or up to its current end if that
+is None."""
 
 
 async def erased_since(connection: Connection, reads: Reads, partition: int, first: int) -> set[str]:
-    """Returns the conversations that are erased by records of a partition from this offset on, without those whose
-    erasure is in the tables already."""
+    """Returns the conversations that are erased by records of a partition from this offset on, except those whose
+    erasure is already in the tables."""
     erasures = set[tuple[str, UUID]]()
     async with aclosing(reads(partition, first, None)) as records:
         async for record in records:
@@ -51,8 +52,8 @@ async def to_publish_again(
     conversations that clients published after the original erasure, at offsets between `first` and the copy.
     `generation` returns the generation of an offset.
 
-    They are in memory together: those of conversations that were erased just before the log lost the erasure, and that
-    continued before the recovery.
+    All of them are in memory at once: those of conversations that were erased just before the log lost the erasure, and
+    that continued before the recovery.
     """
     newest = {one.context_id.encode(): one for one in erasures}
     known = {(one.context_id, one.frame_id) for one in erasures}
@@ -69,7 +70,7 @@ async def to_publish_again(
                 continue
             if isinstance(logged.frame, LLMContextEraseFrame):
                 if (logged.context_id, frame_uuid(logged.frame_id)) not in known:
-                    # An erasure that arrived after `erased_since` had read: what is before it has to stay erased.
+                    # An erasure that arrived after `erased_since` had read: earlier frames have to stay erased.
                     by_key[erasure.context_id.encode()].clear()
             elif not was_logged_before(erasure.erased_at, record):
                 again = _again(replace(record, generation=generation(record.offset)))
@@ -78,8 +79,8 @@ async def to_publish_again(
 
 
 def _again(record: Record) -> Outgoing:
-    """Returns a copy of the same frame, with the same id. It has no time of the original, which is before that of the
-    erasure's copy."""
+    """Returns a copy of the same frame, with the same id. It does not have the original's time, which is before that of
+    the erasure's copy."""
     copied = forward(record)
     return replace(copied, headers=tuple(one for one in copied.headers if one[0] != ORIGINALLY_LOGGED))
 

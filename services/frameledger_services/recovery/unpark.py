@@ -1,8 +1,8 @@
-"""Unparking: after the cause is fixed, the parked frames of a conversation are folded, in their order.
+"""Unparking: after the cause is fixed, the parked frames of a conversation are folded in order.
 
-It runs beside projectors, in transactions of bounded size. Each locks the partition, folds the next parked frames, and
-fences the partition's owner, whose cached head is outdated by then. If the process dies in between, the conversation is
-parked from a later version on.
+This runs beside projectors, in transactions of bounded size. Each locks the partition, folds the next parked frames,
+and fences the partition's owner, whose cached head is outdated by then. If the process dies in between, the
+conversation is parked from a later version on.
 
 Work that the folded frames request is requested now if it is recent, and closed by a frame if it is old
 (`wanted_work`).
@@ -45,16 +45,16 @@ from frameledger_services.store.parked import ParkedFrame, Settled
 
 FRAMES_AT_ONCE = 2_000
 BYTES_AT_ONCE = 8 * 1024 * 1024
-"""Limits of one transaction: a projector waits for it a second, not an hour."""
+"""Limits of one transaction, so that a projector waits for it no longer than about a second."""
 
 MISSING = "its row is missing; `frameledger rebuild --from kafka --apply` restores it if Kafka still has it"
-"""Why a frame that is not there cannot be folded, nor those after it."""
+"""Why a frame that is missing cannot be folded, nor those after it."""
 
 
 class NotParkedError(NotFoundError):
-    """The conversation is not parked, or not there at all.
+    """The conversation is not parked, or does not exist.
 
-    Remedy: `frameledger parked` lists those that are.
+    Remedy: `frameledger parked` lists parked conversations.
     """
 
 
@@ -80,10 +80,10 @@ class Unparked:
     parked_version: int | None = None
     error: str | None = None
     record_count: int = 0
-    """Number of effects and closing frames that followed."""
+    """Number of effects and closing frames that were written."""
 
     unsent: str | None = None
-    """Why those are not published yet: they are in the outbox, for the partition's next owner."""
+    """Why those are not published yet; they are in the outbox, for the partition's next owner."""
 
 
 async def unpark(
@@ -91,9 +91,10 @@ async def unpark(
 ) -> Unparked:
     """Fold the parked frames of a conversation, up to the first that still cannot be folded.
 
-    The connection is the caller's, in autocommit, prepared for `copy_in`. `why` stays with every frame whose outcome
-    changes. Called twice at once, one waits for the other. Raises `NotParkedError`, `ContradictoryHeadError`,
-    `StoredStateError` for a state of a newer release, and psycopg's errors: what was folded by then stays so.
+    The connection is the caller's, in autocommit, prepared for `copy_in`. `why` is stored with every frame whose
+    outcome changes. If it is called twice at once, one call waits for the other. Raises `NotParkedError`,
+    `ContradictoryHeadError`, `StoredStateError` for a state of a newer release, and psycopg's errors; what was folded
+    by then remains folded.
     """
     unparked = Unparked(0)
     while True:
@@ -152,7 +153,7 @@ class _Part:
             if now is None:
                 if is_first:
                     raise NotParkedError(context_id)
-                return True  # another operator did the rest
+                return True  # another operator unparked the rest
             first = await self._load()
             if first is None:
                 return True
@@ -168,12 +169,12 @@ class _Part:
         return self.error is not None or self.parked_version is None
 
     async def _load(self) -> int | None:
-        """Load the head. Returns the version from which it is parked; None, with an error, if what is stored before
-        that cannot be folded."""
+        """Load the head. Returns the version from which it is parked; None, with an error, if the frames before that
+        cannot be folded."""
         stored = (await head_statements.load(self._connection, [self._context_id]))[self._context_id]
         begins = await stored_heads.beginning(self._connection, self._context_id)
         version, state_version = int(stored.row["version"]), int(stored.row["state_version"])
-        # Somebody may have written by hand a version that the conversation does not have.
+        # The version may have been written by hand, and not exist in the conversation.
         first = min(max(int(stored.row["parked_version"]), begins.version + 1), version + 1)
         if state_version >= first:
             raise ContradictoryHeadError(self._context_id, state_version, first)
@@ -192,8 +193,8 @@ class _Part:
             await self._erase(frames[erasing])
             reached, frames = frames[erasing].version, frames[erasing + 1 :]
             if not frames:
-                # A stored head has at least one frame, so some of the next life are folded with the erasure, if it
-                # has any.
+                # A stored head has at least one frame, so if the next life has frames, some of them are folded with the
+                # erasure.
                 frames = await self._next_frames(reached + 1)
         if not frames:
             return reached
@@ -211,8 +212,8 @@ class _Part:
         return whole
 
     async def _erase(self, erasing: ParkedFrame) -> None:
-        """Honour an erasure that an older release parked, since it did not know the frame: what comes before it need
-        not be folded any more, and open work is stopped."""
+        """Honour an erasure that an older release parked because it did not know the frame: earlier frames need not be
+        folded any more, and open work is stopped."""
         frame, head = decode(erasing.payload), self._head
         assert isinstance(frame, LLMContextEraseFrame)
         before = replaced(head.state, version=Version(erasing.version - 1))
@@ -223,7 +224,7 @@ class _Part:
         self._head = Head(
             self._context_id,
             after,
-            # As they are: only the fold is behind.
+            # Unchanged: only the fold is behind.
             chain=head.chain,
             version=head.version,
             last_at=head.last_at,
@@ -242,7 +243,7 @@ class _Part:
         return frames[-1].version
 
     async def _fold(self, frames: Sequence[ParkedFrame]) -> None:
-        """Fold and write frames; if that fails, halve them until the one that fails is found."""
+        """Fold and write frames; if that fails, halve them until the failing one is found."""
         before = replace(self._head, counters=replace(self._head.counters))
         caused = len(self._caused)
         try:
@@ -281,7 +282,7 @@ class _Part:
         return rows, settled
 
     async def _write_end(self, newest: int, reached: int) -> None:
-        """Write the head, the rows of the outbox, and from which version on the conversation is still parked, if it
+        """Write the head, the rows of the outbox, and the version from which the conversation is still parked, if it
         is."""
         rows = Rows(outbox=self.outbox)
         if self._head.is_blank:
@@ -289,7 +290,7 @@ class _Part:
             await write(self._connection, rows, ())
             return
         self._head.saved_version = None
-        # A loaded head writes no parked columns: they are written here.
+        # A loaded head writes no parked columns; they are written here.
         await write(self._connection, rows, [self._head])
         if reached == newest:
             await parked.release(self._connection, self._context_id)

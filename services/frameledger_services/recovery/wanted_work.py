@@ -1,4 +1,4 @@
-"""The effects of frames that are unparked: those still needed are requested, or closed by a frame if too old."""
+"""The effects of unparked frames: those that are still needed are requested, or closed by a frame if too old."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Caused:
 def outbox(
     names: TopicNames, caused: Sequence[Caused], before: State, after: State, now: datetime
 ) -> Iterator[OutboxRow]:
-    """Yields the rows of the outbox for effects that are still needed, in the order of the frames that caused them.
-    `before` and `after` are the states before the first and after the last of these frames."""
+    """Yields the outbox rows for effects that are still needed, in the order of the frames that caused them. `before`
+    and `after` are the states before the first and after the last of these frames."""
     topics = effect_topics(names)
     for ordinal, caused_effect in enumerate(caused):
         cause, effect = caused_effect.cause, caused_effect.effect
