@@ -162,7 +162,7 @@ class CutShort(Question):
 def asking(dependencies, wanted, kind=Question):
     scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
     caller.set_caller(scope, caller.LOOPBACK)
-    return kind(dependencies, Request(scope), wanted, RequestFrames(wanted, routes.brought(wanted)))
+    return kind(dependencies, Request(scope), wanted, RequestFrames(wanted, routes.client_functions(wanted)))
 
 
 def in_this_process(stage, work):

@@ -261,7 +261,7 @@ def test_a_token_without_words_gets_the_events_of_a_stream_without_words(setting
 
 
 def test_what_is_not_notified_is_found_by_looking(run, monkeypatch):
-    monkeypatch.setattr(hub, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(hub, "WAKE_SECONDS", 0.05)
 
     async def body(talks, port):
         await talks.say("a", "one")
@@ -275,7 +275,7 @@ def test_what_is_not_notified_is_found_by_looking(run, monkeypatch):
 
 def test_a_stream_has_heartbeats_and_an_end_after_which_its_client_goes_on(run, monkeypatch):
     monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0.02)
-    monkeypatch.setattr(event_stream, "LIFE_SECONDS", 0.2)
+    monkeypatch.setattr(event_stream, "MAX_STREAM_SECONDS", 0.2)
 
     async def body(talks, port):
         await talks.say("a", "one")

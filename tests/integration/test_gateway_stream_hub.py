@@ -54,8 +54,8 @@ def test_many_followers_cost_one_statement_and_only_those_are_woken_whose_conver
     encoded = []
     encode = stream_events.frame
     # No follower is woken by a timeout, not even in the first second, before the first notification.
-    monkeypatch.setattr(hub, "LOOK_SECONDS", ON_SERVERS)
-    monkeypatch.setattr(hub, "BLIND_LOOK_SECONDS", ON_SERVERS)
+    monkeypatch.setattr(hub, "WAKE_SECONDS", ON_SERVERS)
+    monkeypatch.setattr(hub, "UNNOTIFIED_WAKE_SECONDS", ON_SERVERS)
 
     def counting(frame):
         encoded.append(frame.version)

@@ -96,7 +96,7 @@ def filled(database_server, migrated_template) -> Iterator[Settings]:
                 (SECRET,),
             )
             # The worker's row has the configuration from which a request is rebuilt.
-            model = plugins.create("openai", plugins.unspoken(Settings()))
+            model = plugins.create("openai", plugins.without_request_settings(Settings()))
             connection.execute(
                 "INSERT INTO workers (worker_id, lease_secs, slots, pid, service, kind, host, offers) "
                 "VALUES ('w', 5, 1, 1, 'inference', 'inference', 'here', %s)",

@@ -334,7 +334,7 @@ def shown_before_the_error(ask):
 
 def test_what_cannot_be_done_is_an_error_of_openais_client(stage):
     ask = stage.client.with_options(max_retries=0).chat.completions.create
-    with pytest.raises(openai.NotFoundError, match="answers for the model 'dodo'") as unknown:
+    with pytest.raises(openai.NotFoundError, match="offers the model 'dodo'") as unknown:
         ask(model="dodo", messages=[TRAIN])
     assert unknown.value.code == "model_not_found"
     with pytest.raises(openai.BadRequestError) as several:

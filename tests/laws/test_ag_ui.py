@@ -119,7 +119,7 @@ def follow(frames: Sequence[AnyFrame], begin: int, end: int) -> None:
         assert not consumer.reads_text or moment.after.speech.response, "a text is open that is over"
         following = found[number + 1][0].frame.type if number + 1 < len(found) else None
         if translation.is_stale and following not in QUIET:
-            consumer.take_all(translation.restated(messages))
+            consumer.take_all(translation.snapshot(messages))
         if not consumer.reads_text and not translation.is_stale:
             stated = {one["id"]: one for one in shown(messages)[0]}
             assert held(consumer) == stated, f"{moment.after.version}: {held(consumer)} is not {stated}"

@@ -55,7 +55,7 @@ async def _ask(settings: Settings, api: str, context_id: str, body: bytes, numbe
     async with connected(settings, asyncio.Event()) as dependencies:
         if api == "ag_ui":
             wanted = run_input.read(body)
-            frames = RequestFrames(wanted, routes.brought(wanted))
+            frames = RequestFrames(wanted, routes.client_functions(wanted))
             await Question(dependencies, Request(scope), wanted, frames).ask()
         else:
             await Asking(dependencies, Request(scope), requests.read(body), Named(context_id, "client")).ask()

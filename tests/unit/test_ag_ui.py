@@ -134,11 +134,11 @@ def test_messages_are_not_stated_again_before_anything_else_is_told():
     assert [one["type"] for one in translation.started(stored)] == ["RUN_STARTED", "MESSAGES_SNAPSHOT"]
     assert translation.take(2, LLMFullResponseStartFrame(run_id="r1")) == []
     assert translation.is_stale
-    assert translation.restated(stored) == []
+    assert translation.snapshot(stored) == []
     assert not translation.is_stale
-    assert [len(one["messages"]) for one in translation.restated(more)] == [2]
+    assert [len(one["messages"]) for one in translation.snapshot(more)] == [2]
     translation.take(3, LLMTextFrame(text="Yes", run_id="r1"))
-    assert [len(one["messages"]) for one in translation.restated(more)] == [2]
+    assert [len(one["messages"]) for one in translation.snapshot(more)] == [2]
 
 
 def test_arguments_that_are_no_json_stay_the_text_they_are():

@@ -1,4 +1,4 @@
-"""What becomes of a run of AG-UI whose client has left, by what its client asks next."""
+"""What becomes of a run of AG-UI whose client has left, by what its client requests_run next."""
 
 import asyncio
 from collections import Counter
@@ -104,7 +104,7 @@ def test_a_client_that_comes_back_while_another_one_asks_is_not_interrupted():
         )
         presence.followed("shop", "r1")
         presence.ended("shop", "r1", "gateway", has_left=True)
-        asking = asyncio.create_task(presence.asks("shop", "r2"))
+        asking = asyncio.create_task(presence.requests_run("shop", "r2"))
         await turns(after)
         before = len(client.published)
         with presence.held("shop", "r1"):
@@ -124,7 +124,7 @@ def asked_next(run_id):
         presence = Presence(Dependencies(Settings(), client, Database(), None, asyncio.Event()), Marks())
         presence.followed("shop", "r1")
         presence.ended("shop", "r1", "gateway", has_left=True)
-        await presence.asks("shop", run_id)
+        await presence.requests_run("shop", run_id)
         presence.followed("shop", run_id)
         presence.ended("shop", run_id, "gateway", has_left=False)
         return client.published
@@ -198,9 +198,9 @@ def test_a_client_that_asks_at_another_gateway_interrupts_the_run_that_it_has_le
         gateways = Gateways(reconnect_secs=600)
         if follows:
             gateways.first.followed("shop", "r1")
-        await gateways.second.asks("shop", run_id)
+        await gateways.second.requests_run("shop", run_id)
         assert gateways.interruptions == 0
-        await gateways.second.asks_again("shop", run_id, "gateway")
+        await gateways.second.waits_for_run("shop", run_id, "gateway")
         return gateways.interruptions
 
     assert asyncio.run(run()) == stops
@@ -212,11 +212,11 @@ def test_a_run_that_could_not_be_interrupted_is_interrupted_for_the_next_request
         gateways = Gateways(reconnect_secs=600)
         gateways.client.is_away = True
         with pytest.raises(FramesUnacknowledgedError):
-            await gateways.first.asks("shop", "r2")
+            await gateways.first.requests_run("shop", "r2")
         assert set(+gateways.marks.marks) == {("ag_ui", "left", "shop", "r1")}
         gateways.client.is_away = False
-        await gateways.first.asks("shop", "r2")
-        await gateways.first.asks("shop", "r2")
+        await gateways.first.requests_run("shop", "r2")
+        await gateways.first.requests_run("shop", "r2")
         assert +gateways.marks.marks == Counter()
         return gateways.interruptions
 

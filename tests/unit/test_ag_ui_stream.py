@@ -20,7 +20,7 @@ class Run:
     def close(self):
         self.is_closed = True
 
-    def let_go(self):
+    def stopping(self):
         return EventBatch(1, [{"type": "RUN_ERROR", "code": "draining"}])
 
     async def next(self, within):

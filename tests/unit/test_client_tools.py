@@ -12,7 +12,7 @@ from frameledger.record import decode
 from frameledger.tools import of_client
 from frameledger_services import bounded_checks
 from frameledger_services.gateway import client_tools
-from frameledger_services.gateway.client_tools import Definition, beside, brought
+from frameledger_services.gateway.client_tools import Definition, merged, stored_definitions
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.settings import Settings
 
@@ -21,14 +21,14 @@ SERVED = {"type": "function", "function": {"name": "pay", "description": "", "pa
 
 
 def test_a_definition_is_written_as_the_log_has_it_and_marked():
-    [tool] = brought([Definition("paint", "Paints.", SCHEMA, True)])
+    [tool] = stored_definitions([Definition("paint", "Paints.", SCHEMA, True)])
     function = {"name": "paint", "description": "Paints.", "parameters": SCHEMA, "strict": True}
     assert tool == {"type": "function", "function": function, "served_by": "client"}
 
 
 @pytest.mark.parametrize("parameters", [None, {}, {"properties": {}}])
 def test_a_function_without_parameters_takes_an_object(parameters):
-    [tool] = brought([Definition("paint", None, parameters)])
+    [tool] = stored_definitions([Definition("paint", None, parameters)])
     assert tool["function"]["parameters"] == {"type": "object", "properties": {}}
 
 
@@ -63,7 +63,7 @@ def nested(levels, value=None):
 )
 def test_what_no_model_can_be_offered_is_refused_and_says_where(definition, place):
     with pytest.raises(ProblemError) as refused:
-        brought([definition])
+        stored_definitions([definition])
     assert refused.value.members["param"] == place
 
 
@@ -78,19 +78,19 @@ def test_what_no_model_can_be_offered_is_refused_and_says_where(definition, plac
 )
 def test_what_no_frame_can_carry_is_refused_by_the_name_of_its_function(schema, why):
     with pytest.raises(ProblemError, match=f"'paint'.*{why}") as refused:
-        brought([Definition("sing"), Definition("paint", "Paints.", schema)])
+        stored_definitions([Definition("sing"), Definition("paint", "Paints.", schema)])
     assert refused.value.members["param"] == "tools[1].parameters"
 
 
 def test_a_schema_is_checked_once_however_its_fields_are_ordered(monkeypatch):
     schema = {"type": "object", "properties": {"once": {"type": "string"}}}
-    brought([Definition("paint", "Paints.", schema)])
+    stored_definitions([Definition("paint", "Paints.", schema)])
 
     def checked(_):
         raise AssertionError("it was checked before")
 
     monkeypatch.setattr(client_tools, "_problem_of", checked)
-    [tool] = brought([Definition("draw", None, dict(reversed(schema.items())))])
+    [tool] = stored_definitions([Definition("draw", None, dict(reversed(schema.items())))])
     assert tool["function"]["parameters"] == schema
 
 
@@ -98,12 +98,14 @@ def test_a_schema_that_is_refused_is_refused_again():
     wrong = {"type": "object", "properties": {"n": {"type": "no such type"}}}
     for name in ("first", "second"):
         with pytest.raises(ProblemError, match="no JSON Schema"):
-            brought([Definition(name, None, wrong)])
+            stored_definitions([Definition(name, None, wrong)])
 
 
 def test_a_schema_as_deep_as_a_frame_can_carry_is_taken():
     """To the level: it goes to the log in the frame that opens a conversation."""
-    [tool] = brought([Definition("paint", "Paints.", {"properties": {"n": {"const": nested(92)}}})])
+    [tool] = stored_definitions(
+        [Definition("paint", "Paints.", {"properties": {"n": {"const": nested(92)}}})]
+    )
     frame = LLMContextFrame.model_validate({"context": {"messages": [], "tools": [tool]}})
     assert decode(encode_frame(frame)) == frame
 
@@ -130,7 +132,7 @@ def test_schemas_that_would_take_minutes_are_refused_at_once(parameters, monkeyp
 
     monkeypatch.setattr(bounded_checks, "check_schema", checked)
     with pytest.raises(ProblemError, match="too large") as refused:
-        brought([Definition("f", "", parameters)])
+        stored_definitions([Definition("f", "", parameters)])
     assert refused.value.members["param"] == "tools[0].parameters"
 
 
@@ -139,9 +141,13 @@ def test_the_schemas_of_one_request_are_not_too_large_together(monkeypatch):
     monkeypatch.setattr(bounded_checks, "check_schema", lambda *_, **__: None)
     of_fields = {f"field_{n}": {"type": "string", "description": "What it is."} for n in range(60)}
     usual = {"type": "object", "properties": of_fields, "required": list(of_fields)}
-    assert len(brought(Definition(f"f{n}", "", usual | {"title": str(n)}) for n in range(128))) == 128
+    assert (
+        len(stored_definitions(Definition(f"f{n}", "", usual | {"title": str(n)}) for n in range(128))) == 128
+    )
     with pytest.raises(ProblemError, match="too large") as refused:
-        brought(Definition(f"f{n}", "", {"allOf": [{}] * 200, "title": str(n)}) for n in range(128))
+        stored_definitions(
+            Definition(f"f{n}", "", {"allOf": [{}] * 200, "title": str(n)}) for n in range(128)
+        )
     assert refused.value.members["param"] == "tools[48].parameters"
 
 
@@ -150,31 +156,31 @@ def test_values_of_a_schema_may_be_many():
     listed = {
         "properties": {"town": {"enum": [{"name": str(n)} for n in range(MANY)], "default": [{}] * MANY}}
     }
-    assert len(brought([Definition("f", "", listed)])) == 1
+    assert len(stored_definitions([Definition("f", "", listed)])) == 1
 
 
 def test_names_are_there_once_and_there_are_not_too_many():
     with pytest.raises(ProblemError, match="twice"):
-        brought([Definition("f"), Definition("f")])
-    assert len(brought([Definition(f"f{n}") for n in range(128)])) == 128
+        stored_definitions([Definition("f"), Definition("f")])
+    assert len(stored_definitions([Definition(f"f{n}") for n in range(128)])) == 128
     with pytest.raises(ProblemError, match="128"):
-        brought([Definition(f"f{n}") for n in range(129)])
+        stored_definitions([Definition(f"f{n}") for n in range(129)])
 
 
 def test_what_a_client_brings_takes_the_place_of_what_clients_brought_before():
-    before, now = brought([Definition("old")]), brought([Definition("new")])
-    assert beside([SERVED, *before], now) == [SERVED, *now]
-    assert beside([SERVED, *before], ()) == [SERVED]
-    assert beside([SERVED, *now], now) is None
-    assert beside([SERVED], ()) is None
+    before, now = stored_definitions([Definition("old")]), stored_definitions([Definition("new")])
+    assert merged([SERVED, *before], now) == [SERVED, *now]
+    assert merged([SERVED, *before], ()) == [SERVED]
+    assert merged([SERVED, *now], now) is None
+    assert merged([SERVED], ()) is None
 
 
 def test_a_function_of_a_service_stays_the_services():
-    assert beside([SERVED], brought([Definition("pay"), Definition("paint")])) == [
+    assert merged([SERVED], stored_definitions([Definition("pay"), Definition("paint")])) == [
         SERVED,
-        *brought([Definition("paint")]),
+        *stored_definitions([Definition("paint")]),
     ]
-    assert beside([SERVED], brought([Definition("pay")])) is None
+    assert merged([SERVED], stored_definitions([Definition("pay")])) is None
 
 
 @pytest.mark.parametrize(
@@ -184,7 +190,7 @@ def test_numbers_are_the_same_however_they_are_written_and_true_is_none(other, i
     def tool(value):
         return of_client({"type": "function", "function": {"name": "f", "parameters": {"default": value}}})
 
-    assert (beside([tool(1)], [tool(other)]) is None) == is_same
+    assert (merged([tool(1)], [tool(other)]) is None) == is_same
 
 
 FUNCTION = {"name": "paint", "parameters": SCHEMA}
@@ -217,12 +223,12 @@ BODIES = {
 def test_schemas_are_checked_outside_of_the_event_loop_however_a_body_is_written(path, written, monkeypatch):
     threads = []
 
-    def brought(_):
+    def stored_definitions(_):
         threads.append(threading.current_thread())
         raise ProblemError("bad-parameter", "That is enough.")
 
     async def ask():
-        monkeypatch.setattr(client_tools, "brought", brought)
+        monkeypatch.setattr(client_tools, "stored_definitions", stored_definitions)
         async with app_of(Settings(**AWAY, gateway_openai=True)) as http:
             headers = {"Content-Type": "application/json"}
             return await http.post(path, content=written(json.dumps(BODIES[path])), headers=headers)

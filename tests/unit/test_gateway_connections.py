@@ -425,7 +425,7 @@ def test_a_client_that_reads_no_answer_before_it_has_sent_all_reads_why_it_is_re
 
 @pytest.mark.parametrize("end", ["much", "late", "closed"])
 def test_a_refused_body_is_passed_over_up_to_a_limit_and_for_a_time(monkeypatch, end):
-    monkeypatch.setattr(protocol, "MAX_PASSED_OVER", 5_000)
+    monkeypatch.setattr(protocol, "MAX_DISCARDED", 5_000)
 
     async def main():
         transport, connection = connected(refuse, keep_alive=0 if end == "late" else 75)

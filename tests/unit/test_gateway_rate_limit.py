@@ -170,7 +170,7 @@ def test_a_stream_ends_at_its_next_piece_once_its_token_is_no_longer_the_same(ga
         assert (await one.sent.get())["body"] == b": 2\n\n"
         change(gateway)
         # As the commands do: until then the gateway need not have looked.
-        await look_again(tokens.LOOK_SECONDS)
+        await look_again(tokens.CHECK_SECONDS)
         await gateway.pieces.put(b"data: of others\n\n")
         last = await one.sent.get()
         assert (last["body"], last["more_body"]) == (b"", False)

@@ -157,7 +157,7 @@ def test_a_gateway_looks_at_the_file_once_in_a_while_and_a_change_takes_as_long(
         assert looks == [(path,)]
     began = time.monotonic()
     revoke(path, "one")
-    assert time.monotonic() - began >= tokens.LOOK_SECONDS
+    assert time.monotonic() - began >= tokens.CHECK_SECONDS
 
 
 @pytest.mark.regression("gateway 47")
@@ -213,7 +213,7 @@ def test_a_token_is_good_until_it_expires(path):
 
 
 def test_from_the_first_token_on_one_is_needed_also_when_the_file_is_deleted(path):
-    live = LiveTokens(path, required=False, look_seconds=0)
+    live = LiveTokens(path, required=False, check_seconds=0)
     assert not live.are_required()
     _, text = made(path)
     assert live.are_required()
@@ -225,7 +225,7 @@ def test_from_the_first_token_on_one_is_needed_also_when_the_file_is_deleted(pat
 
 def test_while_the_file_is_wrong_no_token_is_good_and_the_log_says_why(path, caplog):
     _, text = made(path)
-    live = LiveTokens(path, required=True, look_seconds=0)
+    live = LiveTokens(path, required=True, check_seconds=0)
     assert live.of_text(text) is not None
     before = path.read_text()
     path.write_text("{")

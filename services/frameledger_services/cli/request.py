@@ -44,7 +44,7 @@ def request(
         settings = Settings.from_env()
         recorded = asyncio.run(backend.query(settings, _read, context, run, attempt))
         rebuilt = recorded_request.rebuild(
-            recorded, lambda provider: plugins.create(provider, plugins.unspoken(settings))
+            recorded, lambda provider: plugins.create(provider, plugins.without_request_settings(settings))
         )
     if raw:
         sys.stdout.buffer.write(rebuilt.content)

@@ -31,7 +31,7 @@ from frameledger_services.gateway.routes import DescribedRoute, bound
 FRAMES = f"{PATH}/frames"
 
 ADDED_BYTES = 256
-"""More than the bytes of an id and a time."""
+"""An upper bound of the bytes of an added id and time."""
 
 
 def routes(dependencies: Dependencies) -> list[BaseRoute]:

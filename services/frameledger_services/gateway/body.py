@@ -25,8 +25,8 @@ SHORT_BYTES = 100_000
 
 MAX_SECONDS = 30.0
 MIN_RATE = 1_000
-"""Bytes a second. The time limit of a body grows with the bytes that have arrived at this rate, so a slow body is
-accepted, and one that stalls is not."""
+"""Bytes a second. The bytes that have arrived extend the time limit of a body at this rate, so a slow body is accepted,
+and one that stalls is not."""
 
 JSON_TYPES = (JSON, "")
 LINES_TYPES = (NDJSON, "application/jsonl")
@@ -51,7 +51,7 @@ async def read(request: Request) -> list[tuple[bytes, AnyFrame]]:
     """
     body = await read_bytes(request, (*JSON_TYPES, *LINES_TYPES))
     is_lines = _kind(request) in LINES_TYPES
-    # Most bodies take less time than a switch to a thread and back.
+    # Most bodies take less time than switching to a thread and back.
     return (
         _frames(body, is_lines)
         if len(body) <= SHORT_BYTES
@@ -140,12 +140,12 @@ def _elements(body: bytes) -> list[bytes]:
         elements = msgspec.structs.astuple(_ARRAY.decode(body))
         return [bytes(one) for one in elements if one is not None]
     except (msgspec.MsgspecError, RecursionError):
-        # It also refuses half a character, which a text may begin or end with.
+        # It also refuses unpaired surrogates, which a text may begin or end with.
         return _cut(body) or [body]
 
 
 def _cut(body: bytes) -> list[bytes]:
-    """The elements of an array, slowly; none if it is no array: our own decoder then says what is wrong."""
+    """Returns the elements of an array, slowly; none if it is not an array: our decoder then reports the error."""
     elements = list[bytes]()
     try:
         text = body.decode()

@@ -38,7 +38,7 @@ from frameledger_services.telemetry import tracing
 from frameledger_services.telemetry.message_spans import settling
 
 MAX_IGNORED = 5
-"""How often one result may be ignored and sent again."""
+"""How often a result may be ignored and published again."""
 
 CALL = parameters.in_path(
     parameters.text("call", ""), "call", "The id of the call (`tool_call_id`).", "call_7"
@@ -71,8 +71,8 @@ RESULT: dict[str, Any] = {
             "type": "integer",
             "minimum": 0,
             "maximum": parameters.INT64_MAX,
-            "description": "The `requested_version` of the call that is meant. A model may use "
-            "an id again: so a result that comes late settles no later call of it.",
+            "description": "The `requested_version` of the call. A model may reuse an id: with this "
+            "field, a late result settles no later call with the same id.",
         },
     },
     "additionalProperties": False,
@@ -87,7 +87,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             PATH + "/calls/{call}/result",
             bound(_settle, dependencies),
             scope="append",
-            summary="Answer a call that waits for a person or the client, or say what became of an ambiguous one.",
+            summary="Answer a call that waits for a person or the client, or resolve an ambiguous one.",
             parameters=[parameters.CONTEXT, CALL, KEY, WAIT, parameters.TRACE],
             body={
                 "required": True,
@@ -118,7 +118,7 @@ async def _settle(dependencies: Dependencies, request: Request) -> Response:
     call = await _find_call(dependencies, context_id, call_id, opened_version)
     ids = _frame_ids(context_id, call_id, call.requested_version, key, result)
     earlier = await _earlier_frames(dependencies, ids, context_id)
-    # It may be stored although the call was read as open: stored after that read, or as a parked frame.
+    # It may be stored although the call was read as open: after that read, or in a parked conversation.
     if (settled := _settled_by(earlier, key, result)) is not None:
         return _answer(context_id, call_id, _how(call, settled), settled)
     if not isinstance(call, Settleable):
@@ -245,7 +245,7 @@ async def _read_body(request: Request) -> tuple[Any, int | None]:
     if not isinstance(parsed, dict) or "result" not in parsed or parsed.keys() - {"result", "opened_version"}:
         raise ProblemError(
             "bad-parameter",
-            'The body is {"result": ...}, what the model shall read; "opened_version" may be beside it.',
+            'The body is {"result": ...}, the value for the model; "opened_version" is optional.',
         )
     version = parsed.get("opened_version")
     if version is not None and not (type(version) is int and 0 <= version <= parameters.INT64_MAX):

@@ -45,7 +45,7 @@ class Definition:
     strict: Any = None
 
 
-def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
+def stored_definitions(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
     """Returns the definitions in the form of the log, marked as the client's. Raises the problem `bad-parameter`, which
     names the place. Schemas that were not checked before take milliseconds each."""
     by_name: dict[str, dict[str, Any]] = {}
@@ -77,13 +77,13 @@ def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
     return tuple(by_name.values())
 
 
-def beside(
+def merged(
     held: Sequence[dict[str, Any]], requested: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]] | None:
-    """Returns the tools of a conversation that has the tools `held` and is asked with `requested`, or None if they do
+    """Returns the tools of a conversation with the tools `held` after a request with `requested`, or None if they do
     not change.
 
-    A function of a service stays the service's: a client that defines one with its name receives no calls of it.
+    A function of a service takes precedence: a client that defines one with the same name receives no calls of it.
     """
     served = [one for one in held if not is_of_client(one)]
     names = set(tool_names(served))
@@ -120,12 +120,12 @@ def _refused(place: str, why: str) -> ProblemError:
 
 
 def _check_carried(place: str, name: str, value: Any) -> None:
-    """Refuse a value that no frame can carry: publishing it would fail later."""
+    """Refuse a value that no frame can contain, because publishing it would fail later."""
     try:
         # Nested as deeply as in a frame that opens a conversation: frame, context, tools, tool, function.
         strict_json.loads(f"[[[[[{json.dumps(value)}]]]]]".encode())
     except (DecodeError, ValueError, RecursionError) as error:
-        raise _refused(place, f"the function {name!r} cannot be written down: {error}.") from None
+        raise _refused(place, f"the function {name!r} cannot be stored: {error}.") from None
 
 
 def _parameters(place: str, parameters: Any) -> Any:

@@ -187,7 +187,7 @@ async def _as_request(request: Request, dependencies: Dependencies, context_id: 
     stored = await dependencies.database.read(stored_contexts.context, context_id, head.version)
 
     def rendered() -> bytes:
-        model = plugins.create(form, plugins.unspoken(dependencies.settings))
+        model = plugins.create(form, plugins.without_request_settings(dependencies.settings))
         return model.request(
             stored.context, prompt_caching=stored.prompt_caching, cancel_tools=(), answers=stored.answers
         ).content

@@ -14,11 +14,11 @@ from frameledger_services.gateway.live.hub import TooManyFollowersError
 from frameledger_services.gateway.problems import ProblemError
 
 TRIES = 5
-"""How often a request is compared with the conversation again, because another client published in between, or because
-the request itself published a part: results of calls, or cancellations."""
+"""How often a request is compared with the conversation, because another client published in between, or because the
+request itself published a part: results of calls, or cancellations."""
 
 BUSY_SECONDS = 3.0
-"""How long a request waits for the previous answer to end: a client that stops an answer asks again at once."""
+"""How long a request waits for the end of the previous answer: a client that stops an answer asks again at once."""
 
 CHANGING = "Other clients keep publishing to it."
 

@@ -20,9 +20,8 @@ from frameledger_services.store.shared_reads import SharedReads
 MAX_HEADS = 128
 """The maximum number of contexts whose newest versions one statement reads. Each is one small row."""
 
-PATIENCE_SECONDS = 0.01
-"""Such a statement takes one or two milliseconds. If one takes this long it is delayed, and another statement is
-started beside it."""
+SLOW_SECONDS = 0.01
+"""Such a statement takes one or two milliseconds. If one takes this long, another one is started in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class Dependencies:
             context_json.newest,
             begun_within=begun_within,
             most_at_once=MAX_HEADS,
-            patience=PATIENCE_SECONDS,
+            patience=SLOW_SECONDS,
         )
         object.__setattr__(self, "contexts", contexts)
         object.__setattr__(self, "heads", heads)

@@ -19,8 +19,8 @@ from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.routes import DescribedRoute
 
 DESCRIPTION = (
-    "Conversations with language models, as they are and as they were. Frames are appended, contexts are read at any "
-    "version. An error is a problem (RFC 9457): its `type` is the address of a page that explains it. A route that "
+    "Conversations with language models, at their newest and all earlier versions. Frames are appended, contexts are "
+    "read at any version. An error is a problem (RFC 9457): its `type` is the address of a page about it. A route that "
     "changes something accepts `If-Match` or `If-None-Match` only as one of its parameters: otherwise it is 400, and "
     "nothing is done."
 )
@@ -32,7 +32,7 @@ SECURITY = {
     "token": {
         "type": "http",
         "scheme": "bearer",
-        "description": "A token of `frameledger token new`. Without a token file the gateway is for this machine only.",
+        "description": "A token of `frameledger token new`. Without a token file the gateway serves this machine only.",
     }
 }
 

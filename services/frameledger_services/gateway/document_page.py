@@ -140,7 +140,7 @@ def _linked(about: str) -> str:
 def _answer(status: str, description: str, summary: str) -> Iterator[str]:
     words = description.split(", ")
     if not all(word in KINDS for word in words):
-        # The purpose of the route need not be repeated.
+        # The summary of the route is not repeated.
         yield f"<dt>{status}</dt><dd>{'JSON.' if description == summary else prose(description)}</dd>"
     elif own := [word for word in words if word not in ALWAYS]:
         yield f"<dt>{status}</dt><dd>{', '.join(map(_problem, own))}</dd>"

@@ -18,7 +18,7 @@ _MODEL = {
     "description": "A model of `GET /v1/models`; `frameledger`, or none: any that is offered.",
 }
 _STREAM = {
-    "description": "`true`: the answer as it comes, as server-sent events.",
+    "description": "`true`: stream the answer as server-sent events.",
     "type": ["boolean", "null"],
 }
 _VALUES: dict[str, Any] = {"type": "array", "items": {}}
@@ -36,7 +36,7 @@ def _object(
 
 
 _STORED = _object(
-    "What became of a frame.",
+    "The outcome of a frame.",
     id=_TEXT,
     place=_TEXT,
     version=_MAYBE_INTEGER,
@@ -47,12 +47,12 @@ _STORED = _object(
 
 _COMPLETED = {
     "type": "boolean",
-    "description": "Of an append: whether some got an id and a time, or a version that they expect.",
+    "description": "Of an append: whether frames got an id and a time, or an expected version, from the gateway.",
 }
 
 SCHEMAS = {
     "Problem": _object(
-        "Why a request was not done (RFC 9457).",
+        "Why a request failed (RFC 9457).",
         type={"type": "string", "enum": [f"{PAGES}{word}" for word in KINDS]},
         title=_TEXT,
         status=_INTEGER,
@@ -61,7 +61,7 @@ SCHEMAS = {
     ),
     "Frame": FRAME,
     "Context": _object(
-        "A context: messages, tools, tool choice and settings, as a model gets them.",
+        "A context: messages, tools, tool choice and settings for a model.",
         context_id=_TEXT,
         version=_INTEGER,
         newest=_INTEGER,
@@ -88,8 +88,8 @@ SCHEMAS = {
         },
     ),
     "StoredFrame": _object(
-        "A stored frame, with what became of it. `frame` comes last, and is the value of the record byte for byte; "
-        "but where that has ends of lines, these are spaces, and `raw` is the value as a text.",
+        "A stored frame with its outcome. `frame` comes last, and is the value of the record byte for byte; "
+        "if that has line ends, `frame` has spaces instead, and `raw` is the unchanged value as a string.",
         {"raw": _TEXT},
         version=_INTEGER,
         id=_TEXT,
@@ -103,7 +103,7 @@ SCHEMAS = {
         tool_call_id=_MAYBE_TEXT,
         causation_id=_MAYBE_TEXT,
         trace_id=_MAYBE_TEXT,
-        place=_object("Where it lies on the log.", partition=_INTEGER, generation=_INTEGER, offset=_INTEGER),
+        place=_object("Its position on the log.", partition=_INTEGER, generation=_INTEGER, offset=_INTEGER),
         frame={"type": "object", "required": ["type"]},
     ),
     "Appended": _object(
@@ -114,20 +114,22 @@ SCHEMAS = {
         frames={"type": "array", "items": _STORED},
     ),
     "Accepted": _object(
-        "Frames that are on the log. `detail`: why they are not seen stored, if that was waited for.",
+        "Frames that are on the log. `detail`: why they are not known to be stored, if the request waited.",
         {"completed": _COMPLETED},
         context_id=_TEXT,
         detail=_MAYBE_TEXT,
         frames={"type": "array", "items": _object("A frame.", id=_TEXT, place=_TEXT)},
     ),
     "OpenAIError": _object(
-        "An error as OpenAI's API has it.",
-        error=_object("What is wrong.", message=_TEXT, type=_TEXT, param=_MAYBE_TEXT, code=_MAYBE_TEXT),
+        "An error in the format of OpenAI's API.",
+        error=_object(
+            "The message of the error.", message=_TEXT, type=_TEXT, param=_MAYBE_TEXT, code=_MAYBE_TEXT
+        ),
     ),
     "CompletionRequest": {
         "type": "object",
-        "description": "As of OpenAI's chat completions, where `FRAMELEDGER_GATEWAY_OPENAI` is `true`. What cannot be "
-        "honoured is refused by name.",
+        "description": "A request of OpenAI's chat completions, if `FRAMELEDGER_GATEWAY_OPENAI` is `true`. "
+        "Unsupported parameters are refused by name.",
         "required": ["messages"],
         "properties": {
             "messages": {
@@ -148,7 +150,7 @@ SCHEMAS = {
     },
     "RunAgentInput": {
         "type": "object",
-        "description": "As of AG-UI 1.0, where `FRAMELEDGER_GATEWAY_AG_UI` is `true`. `state` is ignored.",
+        "description": "A request of AG-UI 1.0, if `FRAMELEDGER_GATEWAY_AG_UI` is `true`. `state` is ignored.",
         "required": ["threadId", "runId", "messages"],
         "properties": {
             "threadId": {
@@ -161,12 +163,12 @@ SCHEMAS = {
                 "type": "string",
                 "minLength": 1,
                 "maxLength": 255,
-                "description": "The client's name for the run: the same request again is asked once.",
+                "description": "The client's id of the run: a repeated request asks only once.",
             },
             "parentRunId": {"type": "string", "description": "Returned with `RUN_STARTED`."},
             "messages": {
                 "type": "array",
-                "description": "The whole history: what the conversation has already is skipped, by the ids.",
+                "description": "The whole history: messages whose ids the conversation has are skipped.",
                 "items": {"type": "object", "required": ["id", "role"]},
             },
             "tools": {
@@ -176,13 +178,13 @@ SCHEMAS = {
             },
             "context": {
                 "type": "array",
-                "description": "What the application says: the model reads it as a developer message.",
+                "description": "Context of the application: the model reads it as a developer message.",
                 "items": {"type": "object", "required": ["description", "value"]},
             },
-            "forwardedProps": {"description": "Kept in the metadata of the frame that asks."},
+            "forwardedProps": {"description": "Stored in the metadata of the frame that asks."},
             "resume": {
                 "type": "array",
-                "description": "Answers to the interrupts of the run before: calls that wait for a person.",
+                "description": "Answers to the interrupts of the previous run: calls that wait for a person.",
                 "items": {"type": "object", "required": ["interruptId", "status"]},
             },
         },
@@ -199,13 +201,13 @@ SCHEMAS = {
     ),
     "ResponseRequest": {
         "type": "object",
-        "description": "As of OpenAI's responses, where `FRAMELEDGER_GATEWAY_OPENAI` is `true`. What cannot be "
-        "honoured is refused by name.",
+        "description": "A request of OpenAI's responses, if `FRAMELEDGER_GATEWAY_OPENAI` is `true`. Unsupported "
+        "parameters are refused by name.",
         "required": ["input"],
         "properties": {
             "input": {
-                "description": "What is new: text, or items (message, function_call, function_call_output, "
-                "item_reference). Items that begin as the conversation does are the whole history, sent again.",
+                "description": "The new input: text, or items (message, function_call, function_call_output, "
+                "item_reference). Items that begin as the conversation does count as the whole history.",
                 "type": ["string", "array"],
                 "items": {"type": "object"},
             },

@@ -41,7 +41,7 @@ async def _erase(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
     why = WHY.of(request)
     if why is None:
-        raise ProblemError("bad-parameter", "why: say why the conversation is erased.")
+        raise ProblemError("bad-parameter", "why: a reason for the erasure is expected.")
     await conversations.head_of(dependencies, context_id)
     # Its id is made by the client.
     with publishing(context_id, []):

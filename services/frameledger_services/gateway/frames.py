@@ -24,8 +24,8 @@ from frameledger_services.store.wanted_frames import Wanted
 
 AT_ONCE = 500
 PIECE_BYTES = 1 << 20
-"""The maximum number of frames that are read together for NDJSON, and their approximate size: a slow client holds this
-much in memory."""
+"""Maximum number of frames in one read for NDJSON, and their approximate size: a slow client keeps this much in
+memory."""
 
 PAGE_BYTES = 4 << 20
 """A page ends early once its frames have about this many bytes. `Link` leads to the next page."""

@@ -35,8 +35,8 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
 
 
 class _Servers:
-    """The checks of database and log: at most one at a time, and one in `KEPT_SECONDS`. Anybody may ask, and each makes
-    a connection to a broker."""
+    """The checks of database and log: at most one at a time, and one in `KEPT_SECONDS`, because anybody may ask and
+    each check connects to a broker."""
 
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
@@ -63,7 +63,7 @@ async def _database(dependencies: Dependencies) -> str:
         async with asyncio.timeout(CHECK_SECONDS):
             await dependencies.database.read(database.ping)
     except SchemaError:
-        return "It is of another release."
+        return "Its schema belongs to another release."
     except DatabaseRefusedError:
         return REFUSED
     except (DatabaseError, TimeoutError):
@@ -75,6 +75,6 @@ async def _log(dependencies: Dependencies) -> str:
     topic = TopicNames(dependencies.settings.topic_prefix).frames
     try:
         async with asyncio.timeout(CHECK_SECONDS), broker.connect(dependencies.settings) as brokers:
-            return OK if await brokers.find(topic) is not None else "The topic of frames is not there."
+            return OK if await brokers.find(topic) is not None else "The topic of frames does not exist."
     except (BrokerError, TimeoutError):
         return AWAY

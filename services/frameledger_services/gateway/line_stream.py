@@ -1,7 +1,7 @@
 """Streams NDJSON of any length at the client's pace; the response is complete, or visibly broken off.
 
 An NDJSON body has no end marker. If it cannot be completed, the connection is aborted, so that every client notices
-that something is missing. The body is ended in HTTP only after the last line.
+that lines are missing. The body ends in HTTP only after the last line.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LineStream(Response):
         except (ProblemError, DatabaseError, TimeoutError):
             if not protocol.abort(scope):
                 raise
-            # The server reports an unfinished response as a failure until it has noticed that the client is gone.
+            # Until the server notices that the client is gone, it reports an unfinished response as a failure.
             await watching
         finally:
             watching.cancel()

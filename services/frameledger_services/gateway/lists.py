@@ -37,7 +37,9 @@ from frameledger_services.store.serving import LiveWorker, OfferedFunction
 from frameledger_services.store.tool_calls import UnsettledCall
 
 PREFIX = parameters.text("prefix", "Only conversations whose id starts with this text.")
-_SEARCH = f"A page looks through {listing.SEARCHED:,} conversations: it may be empty while `Link` leads to the next."
+_SEARCH = (
+    f"A page searches {listing.SEARCHED:,} conversations, so it may be empty although `Link` has a next one."
+)
 TEXT = parameters.text(
     "q", f"Only conversations with this text in their id or in a message, ignoring case. {_SEARCH}", most=200
 )
@@ -48,7 +50,7 @@ UNTIL = parameters.time("until", "Only conversations that began before this time
 EXPERIMENTS = parameters.flag("experiments", "`true`: include experiments, such as reruns. Default: `false`.")
 ORDER = parameters.word(
     "order",
-    "`started`, the default: the newest first. `active`: the newest 1,000, the last active first, without a next page.",
+    "`started`, the default: newest first. `active`: the newest 1,000, last active first, without a next page.",
     "started",
     "active",
 )
@@ -94,7 +96,7 @@ class FunctionList:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far each partition was read."""
+    """The progress of each partition."""
 
     topic: str
     partitions: list[PartitionProgress]
@@ -102,7 +104,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class ParkedList:
-    """Conversations whose frames are stored and not folded, in the order in which that began."""
+    """Conversations whose frames are stored and not folded, in the order in which they were parked."""
 
     parked: list[Parked]
 
@@ -144,10 +146,12 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             "Calls that wait for a person or, with `by_client`, for the client.",
             CallList,
         ),
-        route("ambiguous", _ambiguous, "Calls of which it is unknown whether they were executed.", CallList),
+        route(
+            "ambiguous", _ambiguous, "Ambiguous calls: it is unknown whether they were executed.", CallList
+        ),
         route("workers", _workers, "Live workers, by service.", WorkerList),
         route("tools", _tools, "Functions that live workers serve.", FunctionList),
-        route("lag", _lag, "How far each partition of the log was read.", Lag),
+        route("lag", _lag, "The progress of each partition of the log.", Lag),
         route("parked", _parked, "Conversations that are parked.", ParkedList),
         route(
             "rejected",

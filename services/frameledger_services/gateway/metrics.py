@@ -57,7 +57,7 @@ class RequestMetrics:
 
 @dataclass(slots=True)
 class _Found:
-    """What is known about a request when it ends."""
+    """The route and the status of a request, as far as they are known when it ends."""
 
     route: object = NO_ROUTE
     """The template of its route, or the endpoint that the router found."""
@@ -102,7 +102,7 @@ class StreamMetrics:
         """Expose the number of open streams."""
         self._metrics.watch(listed.GATEWAY_STREAMS, lambda: {(): streams()})
 
-    def gave(self, frames: int, behind: int) -> None:
+    def sent(self, frames: int, behind: int) -> None:
         """Count the frames of one read. `behind` is the largest backlog of a stream that received some."""
         self._frames.inc(frames)
         self._behind.set(behind)

@@ -18,7 +18,7 @@ class Outages:
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._refused: dict[str, int] = {}
-        self._told_at: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
 
     def note(self, word: str, reason: str) -> None:
         """Count a request that failed with the problem of this kind. Only outages are logged."""
@@ -26,9 +26,9 @@ class Outages:
             return
         refused = self._refused[word] = self._refused.get(word, 0) + 1
         now = self._now()
-        if now < self._told_at.get(word, float("-inf")) + EVERY_SECONDS:
+        if now < self._logged_at.get(word, float("-inf")) + EVERY_SECONDS:
             return
-        self._told_at[word] = now
+        self._logged_at[word] = now
         self._refused[word] = 0
         if word == "database-away":
             _log.warning("gateway.database_away", reason=reason, requests=refused)

@@ -56,7 +56,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             OUTCOMES,
             outcomes,
             scope="append",
-            summary="Read what became of appended frames, by the ids and places in the response of the append.",
+            summary="Read the outcomes of appended frames, by the ids and places in the response of the append.",
             parameters=[parameters.CONTEXT, PREFER],
             body={"required": True, "content": {JSON: {"schema": _BODY, "example": EXAMPLE}}},
             answers={200: APPENDED, 202: ACCEPTED},
@@ -75,7 +75,7 @@ def _schema(name: str) -> dict[str, Any]:
 
 
 APPENDED: dict[str, Any] = {
-    "description": "All frames are stored; each with its version and outcome.",
+    "description": "All frames are stored; the response has their versions and outcomes.",
     "content": _schema("Appended"),
 }
 ACCEPTED: dict[str, Any] = {

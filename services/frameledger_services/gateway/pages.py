@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parent / "page"
 INDEX = "index.html"
 
 DOOR_SIGN = "README.md"
-"""For developers; it is not served."""
+"""A file for developers, which is not served."""
 
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",

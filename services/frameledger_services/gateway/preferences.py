@@ -29,7 +29,7 @@ def wait_seconds(request: Request, most: float, *, can_be_async: bool = True) ->
     default = WAIT_SECONDS
     for name, value in _preferences(request):
         if name == _AT_ONCE and can_be_async:
-            # Together with `wait` it applies only after that time (RFC 7240, 4.3).
+            # Together with `wait`, `respond-async` applies only after that time (RFC 7240, 4.3).
             default = 0.0
         if name == _WAIT:
             return min(float(value), most)

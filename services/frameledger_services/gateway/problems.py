@@ -87,7 +87,7 @@ KINDS: Mapping[str, Kind] = {
         404,
         "Response not found",
         "No response was asked for in this conversation at this version, or the token does not cover it.",
-        "Send the `id` of a response as it came.",
+        "Send the `id` of a response unchanged.",
     ),
     "no-such-version": Kind(
         404,
@@ -110,20 +110,20 @@ KINDS: Mapping[str, Kind] = {
     "too-slow": Kind(
         408,
         "Request too slow",
-        "The body did not come in time: within 30 seconds, and one more for each 1,000 bytes. Nothing was published.",
+        "The body did not arrive in time: within 30 seconds, plus one for each 1,000 bytes. Nothing was published.",
         "Send the request again; in smaller parts if the network is slow.",
     ),
     "already-settled": Kind(
         409,
         "Call already settled",
-        "A call has one result, and this call has another one.",
+        "A call has only one result, and this call already has another one.",
         "Read the result: `GET /v1/contexts/{id}/calls`.",
     ),
     "conversation-busy": Kind(
         409,
         "Conversation busy",
-        "A run is answering the conversation, it is parked or only recorded, or another client published to it "
-        "meanwhile. The question was not published.",
+        "A run is answering the conversation, the conversation is parked or only recorded, or another client has just "
+        "published to it. The question was not published.",
         "Wait for the answer, or stop it; then send the request again.",
     ),
     "erased": Kind(
@@ -166,7 +166,7 @@ KINDS: Mapping[str, Kind] = {
         "Client disconnected",
         "The client closed its connection before its response began. Nobody reads this response: it is for metrics and "
         "proxies.",
-        "Nothing, if the client did not want the response any longer; otherwise let it wait longer.",
+        "Nothing, if the client no longer wanted the response; otherwise increase its timeout.",
     ),
     "internal-error": Kind(
         500,

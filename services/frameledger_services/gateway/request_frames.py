@@ -24,14 +24,14 @@ Message = Mapping[str, Any]
 def opening(
     messages: Sequence[Message],
     served: Sequence[dict[str, Any]],
-    brought: Sequence[dict[str, Any]],
+    client_functions: Sequence[dict[str, Any]],
     about: Mapping[str, Any],
     **parts: Any,
 ) -> AnyFrame:
     """Returns the first frame of a new conversation, whose model may call the functions `served` by services and those
-    that the client has `brought`. `about` has the id and the metadata, and `parts` are the other parts of the
+    that the client has `client_functions`. `about` has the id and the metadata, and `parts` are the other parts of the
     context."""
-    tools = client_tools.beside(served, brought) or served
+    tools = client_tools.merged(served, client_functions) or served
     context = {"messages": messages, "tools": tools, **parts}
     return LLMContextFrame.model_validate({"context": context, "run_llm": True, **about})
 

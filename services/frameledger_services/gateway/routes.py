@@ -87,8 +87,8 @@ async def _answered(
         if name in request.headers:
             raise ProblemError(
                 "bad-parameter",
-                f"{name}: this precondition is not offered here, so nothing was done. The only one that a change may "
-                'have is If-Match for one appended frame; with the version "0" the frame begins the conversation.',
+                f"{name}: this precondition is not supported here, so nothing was done. The only supported one is "
+                'If-Match for one appended frame; with the version "0" the frame begins the conversation.',
                 param=name,
             )
     return await endpoint(request)

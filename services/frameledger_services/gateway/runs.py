@@ -54,11 +54,11 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
 
     return [
         route("", _runs, "Every run of a conversation.", model=Runs),
-        route("/{run_id}", _run, "One run: its attempts, what it saw, and what became of it.", "not-found"),
+        route("/{run_id}", _run, "One run: its attempts, its context and its outcome.", "not-found"),
         route(
             "/{run_id}/request",
             _run_request,
-            "The request of a run's latest attempt, made again from the log.",
+            "The request of a run's latest attempt, rebuilt from the log.",
             "not-found",
             "no-such-form",
         ),
@@ -91,7 +91,9 @@ async def _run_request(dependencies: Dependencies, request: Request) -> Response
         rebuilt = await asyncio.to_thread(
             recorded_request.rebuild,
             recorded,
-            lambda provider: plugins.create(provider, plugins.unspoken(dependencies.settings)),
+            lambda provider: plugins.create(
+                provider, plugins.without_request_settings(dependencies.settings)
+            ),
         )
     except (NoRequestError, NoSuchProviderError, ProviderError) as error:
         raise contexts.no_such_form(request, context_id, error) from error

@@ -19,8 +19,8 @@ MEDIA_TYPE = "application/schema+json"
 
 FRAME: dict[str, Any] = {
     "type": "object",
-    "description": "One event of a conversation. These are the fields that every type has; its own are in its JSON "
-    f"Schema, of which {FOLDER} is the list. One with an `id` is stored byte for byte, and counts once however often "
+    "description": "One event of a conversation. Every type has these fields; its own are in its JSON "
+    f"Schema, listed at {FOLDER}. A frame with an `id` is stored byte for byte, and counts once however often "
     "it is sent. A type or a field that this release does not know is stored too.",
     "externalDocs": {"url": FOLDER, "description": "The JSON Schema of each type."},
     "required": ["type"],
@@ -34,7 +34,7 @@ FRAME: dict[str, Any] = {
         },
         "v": {"description": "The version of its type's schema.", "type": "integer", "minimum": 1},
         "id": {
-            "description": "Names the frame within its conversation, so that a repetition is recognised.",
+            "description": "Identifies the frame within its conversation, so that a repetition is recognised.",
             "type": ["string", "null"],
             "minLength": 1,
             "maxLength": 255,
@@ -43,7 +43,7 @@ FRAME: dict[str, Any] = {
             "description": "When it was produced, by the producer's clock; RFC 3339.",
             "type": ["string", "null"],
         },
-        "metadata": {"description": "Anything; kept and never looked at.", "type": "object"},
+        "metadata": {"description": "Any object; stored and never interpreted.", "type": "object"},
     },
 }
 """The common fields of all frames, for the OpenAPI document."""

@@ -52,7 +52,7 @@ async def serve(settings: Settings, stopping: asyncio.Event, metrics: Metrics = 
     """
     access.database_address(settings)
     access.kafka_options(settings)
-    # A connection that has none is closed before anybody could say why.
+    # Without a free descriptor a connection is closed before a response could give the reason.
     descriptors.allow_enough()
     async with AsyncExitStack() as stack:
         sessions = Sessions(settings, security.live_tokens(settings))

@@ -1,7 +1,7 @@
 """Providers: clients of model APIs. A request goes in, frames come out. They do not depend on Kafka or PostgreSQL.
 
-Start with `service`: `LLMService` is the base class of every provider. `adapter` is the contract of classes that write
-requests. `plugins.create` makes a provider by its name.
+Start with `service`: `LLMService` is the base class of every provider. `adapter` is the interface of classes that write
+requests. `plugins.create` creates a provider by its name.
 """
 
 from frameledger_services import extras

@@ -18,7 +18,7 @@ from frameledger_services.providers.tool_forms import Tool, ToolChoice
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The content of a request, checked and independent of the provider. An adapter writes it in a provider's form."""
+    """The checked content of a request, independent of the provider. An adapter converts it to a provider's form."""
 
     model: str
     settings: LLMSettings
@@ -57,7 +57,7 @@ class LLMAdapter(ABC):
         """
 
     def parameters(self) -> dict[str, Any]:
-        """Returns what `body` depends on apart from the prompt, as JSON, so that a request can be reproduced."""
+        """Returns the inputs of `body` besides the prompt, as JSON, so that a request can be reproduced."""
         return {}
 
     def with_parameters(self, parameters: Mapping[str, Any]) -> Self:
@@ -79,7 +79,7 @@ class LLMAdapter(ABC):
             raise UnmappableError(self.provider, f"the setting {name}")
 
     def extra(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the fields of the setting `extra` as this provider's request has them. They outrank `body`."""
+        """Returns the fields of the setting `extra` in this provider's form. They replace fields of `body`."""
         return dict(fields)
 
     def whole_body(self, prompt: Prompt) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class LLMAdapter(ABC):
             relevant.append(message)
             known.append(answer)
         offered = {tool.name for tool in tools}
-        # Before calls are moved: one that moves up would be answered by a result that had stood before it.
+        # Before calls are moved: a call that moves up could otherwise get a result that was before it.
         gathered = gathering.gathered(pairing.matched(relevant), known)
         checked = called_names.with_accepted_names(pairing.answered(list(gathered)), offered)
         for place, message in enumerate(checked):
@@ -137,7 +137,7 @@ class LLMAdapter(ABC):
         return tool_forms.tools_of(self.provider, definitions), cancellable
 
     def _is_own(self, message: LLMSpecificMessage) -> bool:
-        """Returns whether the message is of this provider; `messages` omits those of others."""
+        """Returns whether the message belongs to this provider; `messages` omits those of others."""
         return message.llm == self.provider
 
     def _is_standard(self, own: object) -> bool:

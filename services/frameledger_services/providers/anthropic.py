@@ -15,8 +15,8 @@ from frameledger_services.providers.request import Request
 from frameledger_services.providers.sdk import NO_KEY, SdkLLMService
 
 _API_VERSION = "2023-06-01"
-"""The version of the API for which requests are written. Later versions refuse some of them, such as those with a
-temperature, and the SDK names another version from its version 2 on."""
+"""The API version of the requests. Later versions refuse some of them, such as those with a temperature, and the SDK
+names another version from its version 2 on."""
 
 _BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _FILES_BETA = "files-api-2025-04-14"
@@ -27,8 +27,8 @@ class AnthropicLLMService(SdkLLMService[AnthropicLLMAdapter]):
 
     Thoughts are stored in the context with their signatures and sent back byte for byte. The signature of a redacted
     thought is its whole block. The steps of the provider's own tools (search, code execution) inside an answer are not
-    stored; the text of the answer is. Thoughts after words or such steps of the same answer are only on the log.
-    Compatible servers, such as MiMo's, may not sign thoughts, and need them back nevertheless.
+    stored; the text of the answer is. Thoughts after text or such steps of the same answer are only on the log.
+    Compatible servers, such as MiMo's, may not sign thoughts, but need them back.
     """
 
     provider = "anthropic"

@@ -14,13 +14,13 @@ from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.providers.tool_forms import Function, Tool, ToolChoice
 
 MAX_TOKENS = 8192
-"""The limit of an answer if no setting has one: the API demands one. A budget for thoughts is added to it, because the
-API counts thoughts as part of the answer and refuses a budget that leaves nothing for words."""
+"""The token limit of an answer if no setting has one: the API requires a limit. A budget for thoughts is added to it,
+because the API counts thoughts as part of the answer and refuses a budget that leaves nothing for text."""
 
 CACHED: Mapping[str, Any] = {"type": "ephemeral"}
 
 MAX_MARKS = 4
-"""More of them in one request are refused."""
+"""Maximum cache marks in a request; the API refuses more."""
 
 BINDING = "block_binding"
 """The field of `thinking` that says what happens to a thought if the conversation before it has changed."""
@@ -47,7 +47,7 @@ class AnthropicLLMAdapter(LLMAdapter):
       may be one for a longer time.
     - From Claude 5.1 on, a thought is bound to everything before it. If that has changed, by new tools or a late
       result, each later request would fail: the request tells the API to leave such thoughts out.
-    - Thoughts that were never signed are left out, except for servers that sign none: `unsigned_thoughts`.
+    - Thoughts that were never signed are omitted, except for servers that sign none: `unsigned_thoughts`.
     """
 
     provider = "anthropic"
@@ -60,7 +60,7 @@ class AnthropicLLMAdapter(LLMAdapter):
         adds_thinking_budget: bool = True,
         unsigned_thoughts: bool = False,
     ) -> None:
-        """All are false for requests of earlier versions, which did none of this."""
+        """All are false for requests of earlier versions, which had none of these features."""
         self._drops_unbound_thoughts = drops_unbound_thoughts
         self._adds_thinking_budget = adds_thinking_budget
         self._unsigned_thoughts = unsigned_thoughts
@@ -84,7 +84,7 @@ class AnthropicLLMAdapter(LLMAdapter):
 
     def whole_body(self, prompt: Prompt) -> dict[str, Any]:
         body = super().whole_body(prompt)
-        # Models that bind thoughts think by default, which `adaptive` describes.
+        # Models that bind thoughts think by default, as with `adaptive`.
         thinking = body.get("thinking", {"type": "adaptive"})
         if (
             self._drops_unbound_thoughts
@@ -145,7 +145,7 @@ class AnthropicLLMAdapter(LLMAdapter):
 def _mark(
     conversation: AnthropicMessages, system: list[Mapping[str, Any]], tools: list[Mapping[str, Any]]
 ) -> None:
-    """Mark the ends for caching, the longest beginning first."""
+    """Mark the ends of prefixes for caching, the longest prefix first."""
     room = MAX_MARKS - conversation.marks - sum("cache_control" in tool for tool in tools)
     heads = [] if conversation.marks else [head for head in (system, tools) if head]
     if room > 0 and conversation.mark_stable_end(CACHED):

@@ -24,7 +24,7 @@ _FINISH: dict[str, FinishReason] = {
     "tool_use": "tool_calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
-    # The provider's own tools ran for too long: what came is not the whole answer.
+    # The provider's own tools ran for too long: the answer is incomplete.
     "pause_turn": "length",
     "refusal": "content_filter",
 }
@@ -58,7 +58,7 @@ class AnthropicAnswer:
             case "content_block_start":
                 yield from self._begin(place, an_object(event.get("content_block")))
             case "content_block_delta":
-                yield from self._go_on(place, an_object(event.get("delta")))
+                yield from self._continue_block(place, an_object(event.get("delta")))
             case "content_block_stop":
                 yield from self._end_thought(place)
             case "message_delta":
@@ -86,7 +86,7 @@ class AnthropicAnswer:
                 yield self._thought_start()
                 yield LLMThoughtEndFrame(signature=block)
             case "tool_use":
-                # A server may give each block the same place.
+                # A server may give every block the same place.
                 self._take_input(place)
                 self._calls.add(
                     place, tool_call_id=text(block.get("id")), function_name=text(block.get("name"))
@@ -96,12 +96,12 @@ class AnthropicAnswer:
                     self._inputs[place] = block["input"]
 
     def _thought_start(self) -> LLMThoughtStartFrame:
-        # The context has an answer's thoughts in front of it. Thoughts that follow words, calls or steps of the
+        # The context has the thoughts of an answer before its text. Thoughts after text, calls or steps of the
         # provider's own tools would be sent back in another order, which the API refuses; it accepts the answer without
         # them.
         return LLMThoughtStartFrame(append_to_context=not self._thought_enough, llm=self._provider)
 
-    def _go_on(self, place: int, delta: JsonObject) -> Iterator[AnyFrame]:
+    def _continue_block(self, place: int, delta: JsonObject) -> Iterator[AnyFrame]:
         match delta.get("type"):
             case "text_delta":
                 yield from _text_frames(LLMTextFrame, delta.get("text"))
@@ -116,7 +116,7 @@ class AnthropicAnswer:
                     self._calls.add(place, arguments=piece)
 
     def _take_input(self, place: int) -> None:
-        """Take the arguments that came with the beginning of the call at this place, if no others have come."""
+        """Add the arguments from the beginning of the call at this place, if no others have arrived."""
         if place in self._inputs:
             arguments = self._inputs.pop(place)
             # As text they are already JSON.
@@ -156,7 +156,7 @@ class AnthropicAnswer:
         self.usage = self._counted()
 
     def _counted(self) -> Usage | None:
-        """Anthropic's input leaves out what was read from or written to the cache; ours is all that the model read."""
+        """Anthropic's input excludes tokens read from or written to the cache; ours is all that the model read."""
         if not self._usage:
             return None
         counts = self._usage

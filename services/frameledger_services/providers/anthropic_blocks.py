@@ -17,7 +17,7 @@ Block = dict[str, Any]
 
 
 def of_content(provider: str, place: int, message: Mapping[str, Any]) -> list[Block]:
-    """The blocks of a checked message's content. Text of nothing but whitespace is left out: the API refuses it."""
+    """Returns the blocks of a checked message's content. Whitespace-only text is omitted: the API refuses it."""
     return [
         block for part in content.parts(message) if (block := _of_part(provider, place, part)) is not None
     ]
@@ -35,7 +35,7 @@ def tool_use(call: Mapping[str, Any]) -> Block:
 
 
 def tool_result(provider: str, place: int, message: Mapping[str, Any]) -> Block:
-    """The block of a tool message; it may contain images and documents."""
+    """Returns the block of a tool message; it may contain images and documents."""
     block = {"type": "tool_result", "tool_use_id": tool_id(message["tool_call_id"])}
     tool_content = message.get("content")
     result = tool_content if isinstance(tool_content, str) else of_content(provider, place, message)
@@ -43,18 +43,18 @@ def tool_result(provider: str, place: int, message: Mapping[str, Any]) -> Block:
 
 
 def tool_id(tool_call_id: str) -> str:
-    """The id in a form that the API accepts: an id that is too long, or has other characters, becomes its hash in all
-    its places."""
+    """Returns the id in a form that the API accepts: an id that is too long, or has other characters, is replaced by
+    its hash everywhere."""
     if _TOOL_ID.fullmatch(tool_call_id):
         return tool_call_id
     return "toolu_" + hashlib.sha256(tool_call_id.encode(errors="backslashreplace")).hexdigest()[:32]
 
 
 def thought(message: object, *, unsigned: bool = False) -> Block | None:
-    """A stored thought as the block it was, byte for byte; None for one that was never signed, which is refused, except
-    by servers that sign none (`unsigned`).
+    """Returns a stored thought as its original block, byte for byte; None for an unsigned one, which the API refuses,
+    unless the server signs none (`unsigned`).
 
-    What its signature holds as an object is the whole block, as of a thought that only the provider can read.
+    A signature that is an object is the whole block, as of a thought that only the provider can read.
     """
     match message:
         case {"signature": Mapping() as block}:

@@ -14,10 +14,10 @@ from frameledger_services.providers.anthropic_blocks import Block
 from frameledger_services.providers.errors import UnmappableError
 
 OPENING = "(The conversation begins.)"
-"""The user message that is put before an assistant message that would be the first."""
+"""The user message that is inserted before an assistant message that would be the first."""
 
 GOING_ON = "(Go on.)"
-"""The user message that is put after an assistant message that would be the last: the API would treat that as a
+"""The user message that is appended after an assistant message that would be the last: the API would treat that as a
 prefill."""
 
 _THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -70,7 +70,7 @@ class AnthropicMessages:
 
     @property
     def marks(self) -> int:
-        """How many blocks the client has marked for caching itself."""
+        """The number of blocks that the client itself has marked for caching."""
         return sum(_marks(one.block) for one in self._placed)
 
     def mark_stable_end(self, cache_control: Mapping[str, Any]) -> bool:
@@ -89,7 +89,7 @@ class AnthropicMessages:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The messages, roles alternating."""
+        """Returns the messages, with alternating roles."""
         merged: list[dict[str, Any]] = []
         for placed in self._placed:
             if not merged or merged[-1]["role"] != placed.role:
@@ -128,7 +128,7 @@ class AnthropicMessages:
             self._append("user", [_text(f"<{role}>\n{text}\n</{role}>")])
 
     def _assistant_text(self, place: int, message: Mapping[str, Any]) -> list[Block]:
-        """The blocks of an assistant's words, or of its refusal."""
+        """Returns the blocks of the assistant's text, or of its refusal."""
         for name in ("audio", "function_call"):
             if message.get(name):
                 where = f"message {place + 1} of the request"
@@ -137,7 +137,7 @@ class AnthropicMessages:
         return [*blocks, _text(refusal)] if isinstance(refusal, str) and refusal.strip() else blocks
 
     def _text_blocks(self, role: str, place: int, message: Mapping[str, Any]) -> list[Block]:
-        """The blocks of a message for which the API accepts only text."""
+        """Returns the blocks of a message for which the API accepts only text."""
         blocks = blocks_of.of_content(self._provider, place, message)
         if any(block["type"] != "text" for block in blocks):
             where = f"message {place + 1} of the request"

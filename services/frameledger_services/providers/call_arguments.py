@@ -1,8 +1,8 @@
 """Arguments of calls in a history, as providers accept them: a JSON object.
 
-A model may write arguments that are no JSON, or no object. The call's result tells it so, and the conversation keeps
-what it wrote. Anthropic's API has no form for it, and servers such as vLLM and llama.cpp parse the arguments in a
-history again: arguments that they reject would fail each later request of the conversation.
+A model may write arguments that are not JSON, or not an object. The call's result reports that to the model, and the
+conversation keeps the arguments. Anthropic's API has no form for them, and servers such as vLLM and llama.cpp parse the
+arguments in a history again: arguments that they reject would fail each later request of the conversation.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from frameledger_services.providers.errors import ConnectionLostError, Incomplet
 from frameledger_services.providers.request import encoded
 
 Announce = Callable[[Sequence[FunctionCallFromLLM]], FunctionCallsStartedFrame]
-"""Makes the announcement of an answer's calls."""
+"""Creates the announcement of an answer's calls."""
 
 CUSTOM_INPUT = "input"
 """The argument of a call of a custom tool, whose input is free text: calls on the log have JSON."""
@@ -32,14 +32,14 @@ class _Call:
     function_name: str
     pieces: list[str]
     is_text: bool = False
-    """It is of a custom tool, whose input is free text."""
+    """Whether it calls a custom tool, whose input is free text."""
 
     extra_content: dict[str, Any] = field(default_factory=dict)
-    """What the server added to it."""
+    """The `extra_content` that the server added to it."""
 
     @property
     def arguments(self) -> str:
-        """As JSON text, as far as they have arrived."""
+        """The arguments so far, as JSON text."""
         text = "".join(self.pieces)
         return encoded({CUSTOM_INPUT: text}).decode() if self.is_text else text
 
@@ -89,7 +89,7 @@ class CallPieces:
         custom_input: str | None = None,
         extra_content: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Add one piece to what its call has so far; an id or a name is given once.
+        """Add a piece to its call; an id or a name arrives once.
 
         A call of a custom tool has `custom_input` instead of `arguments`. The place is 0 if a server gives none.
         """
@@ -111,10 +111,10 @@ class CallPieces:
         return [call.extra_content for call in self._ordered()]
 
     def broken_off(self, provider: str) -> ConnectionLostError:
-        """Returns the error of a stream that ended without a finish reason: the rest was lost, even if the calls look
+        """Returns the error of a stream that ended without a finish reason: the rest is missing, even if the calls look
         complete."""
         where = f", in a call of {self._calls[-1][1].function_name or 'a function'}" if self._calls else ""
-        return ConnectionLostError(f"{provider} ended its answer{where} without saying why.")
+        return ConnectionLostError(f"{provider} ended its answer{where} without a finish reason.")
 
     def made(self, reason: FinishReason | None) -> list[FunctionCallFromLLM]:
         """Returns the calls of an answer that ended for this reason; None stands for a word of the server's own, which
@@ -126,17 +126,17 @@ class CallPieces:
         return self.whole(stopped_early=reason not in ("stop", "tool_calls"), empty_is_whole=reason is None)
 
     def whole(self, *, stopped_early: bool, empty_is_whole: bool = False) -> list[FunctionCallFromLLM]:
-        """The calls in the order of their places, each with its arguments as the JSON text that came.
+        """Returns the calls in the order of their places, each with its arguments as the JSON text that arrived.
 
-        `stopped_early` says that the model was cut short: then arguments that are no JSON were cut off, and that is an
-        `IncompleteCallError`. If the model ended on its own, bad arguments, also two different objects, are its own
-        mistake, and are passed on so that the model can read what was wrong with them. No arguments at all count as an
-        empty object; if the model was cut short, only with `empty_is_whole`.
+        With `stopped_early` the model was cut short: then arguments that are not JSON raise `IncompleteCallError`. If
+        the model ended on its own, bad arguments, also two different objects, are its own mistake, and are returned so
+        that the model can read the error. Missing arguments count as an empty object; if the model was cut short, only
+        with `empty_is_whole`.
         """
         ordered = self._ordered()
         for call in ordered:
             if not call.function_name or (stopped_early and not call.is_whole(empty_is_whole=empty_is_whole)):
-                name = call.function_name or "a function that was not named yet"
+                name = call.function_name or "a function without a name"
                 raise IncompleteCallError(
                     f"The answer ended in the middle of a call of {name}; nothing of it was called."
                 )

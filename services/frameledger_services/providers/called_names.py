@@ -1,7 +1,7 @@
 """Names of called functions, as providers accept them.
 
-A model may call a function that nobody offered, such as `multi_tool_use.parallel`, and a history may come from a server
-that accepts any name. The conversation keeps the name that was called. Providers check the names in a history too, so
+A model may call a function that was not offered, such as `multi_tool_use.parallel`, and a history may come from a
+server that accepts any name. The conversation keeps the called name. Providers also check the names in a history, so
 one that they reject would fail each later request of the conversation.
 """
 

@@ -1,5 +1,5 @@
-"""Checks standard messages before an adapter reads them: roles, parts of content, calls. Before that, parts in forms of
-the Pipecat bridge become standard ones."""
+"""Checks standard messages before an adapter reads them: roles, parts of content, calls. First converts parts in the
+forms of the Pipecat bridge to standard ones."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """`extra_content` that a server adds to the calls of an answer, and expects back in later requests.
 
 Google's compatible endpoint signs the calls of Gemini there, and from Gemini 3 on refuses a request whose calls of the
-current turn lack it. A call on the log and in the context has the fields of its frame only, so what its server added is
-kept as a signed thought in front of the calls: the context has a place for it, and other providers omit it. It has a
-name of its own there: frameworks that read the context, such as Pipecat, send messages under a provider's name to that
-provider unchanged, and the API refuses a message without a role.
+current turn lack it. A call on the log and in the context has only the fields of its frame, so the addition is kept as
+a signed thought before the calls: the context has a place for thoughts, and other providers omit this one. The thought
+has its own provider name: frameworks that read the context, such as Pipecat, send messages under a provider's name to
+that provider unchanged, and the API refuses a message without a role.
 
 A call is found again by its name and arguments, because its id may have changed. The thought has all calls of its
 answer, in the order of the model: calls that start at once may be stored in any order, and only the first is signed.
@@ -33,7 +33,7 @@ def kept_under(provider: str) -> str:
 def thought_of(
     provider: str, calls: Sequence[FunctionCallFromLLM], extras: Sequence[Mapping[str, Any] | None]
 ) -> Iterator[AnyFrame]:
-    """The frames that keep what a server added to each of these calls; none if it added nothing that is JSON."""
+    """Returns the frames that store the server's additions to these calls; none if it added no JSON."""
     storable = [extra if extra and is_json(extra) else None for extra in extras]
     if any(storable):
         recorded = [
@@ -78,8 +78,8 @@ class ExtraContent:
 
 
 def digest(function_name: str, arguments: Any) -> str:
-    """Returns the key by which a call is found again."""
-    # With the name that providers accept: requests have that.
+    """Returns the key that identifies a call."""
+    # With the name that providers accept, as in requests.
     return hashlib.sha256(encoded([accepted(function_name), arguments])).hexdigest()[:16]
 
 

@@ -1,13 +1,13 @@
 """The calls of one answer as one assistant message, although the context has each call before its own result.
 
 A context is valid for a provider after every frame, so it has a pair of messages for each call, in the order in which
-the calls started. Providers take an answer as a whole: an assistant message with all its calls, and then all results. A
-model that thinks demands it, because its thought precedes only the first of the calls. History is never edited; what is
-changed here lives for one request. The rules:
+the calls started. Providers expect an answer as a whole: an assistant message with all its calls, and then all results.
+Models that think require it, because the thought precedes only the first of the calls. Stored history is never changed;
+these changes apply to one request. The rules:
 
 - Calls are moved to the text or the thought of their own answer, or to its first call, even if other messages came
   before they started. An answer's text and its calls are one message.
-- Calls of different answers stay apart, even with nothing between them: the later may have needed the earlier's result.
+- Calls of different answers stay apart, even if adjacent: the later one may depend on the result of the earlier one.
 - If the answer of a call is unknown, as in a history that a client wrote, the call stays where it is. Only after a
   signed thought, calls with nothing but their results between them count as one answer's, because each answer of a
   model that thinks begins with a thought. A call that is appended later joins them, too.

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from frameledger_services import logs
 
 HOOK_SECONDS = 10.0
-"""Timeout of a hook. The work that called it waits meanwhile."""
+"""Timeout of a hook. Its caller waits for it."""
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
@@ -72,7 +72,7 @@ class Hooks:
 
 
 async def failure_of(hook: Callable[[], Any], *, within: float | None = None) -> BaseException | None:
-    """Call a plain or async hook. Returns what it raised, or TimeoutError after so many seconds; None if nothing.
+    """Call a plain or async hook. Returns its exception, or TimeoutError after so many seconds; None on success.
 
     Exceptions that end a program or a task have no effect here: a hook that exits stops nothing. Raises only
     KeyboardInterrupt, and the cancellation of its caller.
@@ -89,8 +89,8 @@ async def failure_of(hook: Callable[[], Any], *, within: float | None = None) ->
         raise
     except BaseException as error:
         if task.cancelling() > cancelled_before:
-            # Also where the hook, while it ended, raised something else.
+            # Also if the hook raised another exception while it was cancelled.
             raise asyncio.CancelledError from error
-        # Any other cancellation came out of the hook, such as from a task that it awaited.
+        # Any other cancellation came from the hook, such as from a task that it awaited.
         return error
     return None

@@ -18,13 +18,13 @@ from frameledger_services.providers.errors import (
 )
 
 MALFORMED = (ValueError, RecursionError)
-"""Errors of reading a stream whose event is not JSON, is too deep, has a number of too many digits, or does not fit
+"""Errors of reading a stream whose event is not JSON, is too deep, has a number with too many digits, or does not fit
 into a frame. Python has no narrower class for all of them."""
 
 _STATUS = re.compile(r"[45][0-9]{2}")
 
 _LONGEST = 500
-"""Characters of the provider's message that are passed on."""
+"""Maximum characters of the provider's message in our errors."""
 
 # The provider rejects the client, not the request: no retry succeeds.
 _REFUSED = {
@@ -40,7 +40,7 @@ _TRANSIENT = frozenset({408, 409, 425, 429})
 # OpenAI also sends 429 for these, and they are not temporary.
 _NO_QUOTA = frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"})
 
-# Groq sends 400 with this if its model has written a call that cannot be read; the next attempt writes another.
+# Groq sends 400 with this if its model has written an invalid call; the next attempt writes another.
 _NOT_READABLE = frozenset({"tool_use_failed"})
 
 # OpenAI's and Anthropic's error codes as a status, for errors that come without one.

@@ -2,8 +2,8 @@
 read, so that the connection outlives the stream and the next request needs no handshake.
 
 An answer is complete with its last event. Closing the response there, as OpenAI's SDK does, leaves a few bytes unread:
-HTTP/1.1 must then drop the connection, and the next answer pays for a new one, with up to three round trips before its
-first token. Waiting for the end without a limit would trust every server to send it.
+HTTP/1.1 must then close the connection, and the next answer needs a new one, with up to three round trips before its
+first token. The wait for the end has a limit, because a server may never send it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LOOKED_AT = 256
 """The number of last bytes in which the last event is searched."""
 
 SECS = 0.1
-"""How long the end of the response may delay the end of the answer."""
+"""Maximum time by which the end of the response may delay the end of the answer."""
 
 
 def reading_to_the_end(http: Any) -> Callable[[Any], Awaitable[None]]:
     """Returns a response hook for clients of this library, httpx or its successor. An answer that is closed before its
-    last event is closed at once, as ever."""
+    last event is closed at once, as without the hook."""
 
     class ReadToTheEnd(_ReadToTheEnd, http.AsyncByteStream):  # type: ignore[misc]  # which one is known only here
         transport_error = http.TransportError
@@ -41,8 +41,8 @@ def reading_to_the_end(http: Any) -> Callable[[Any], Awaitable[None]]:
 
 
 def is_last(end: bytes) -> bool:
-    """Returns whether the last event is among these bytes, which are the latest that came. It begins a line: a model
-    that explains such streams says its words in the middle of one."""
+    """Returns whether the last event is in these bytes, the latest of the stream. It begins a line; the text of a model
+    that explains such streams is in the middle of one."""
     return any(line.startswith(LAST_EVENTS) for line in end.splitlines())
 
 

@@ -1,7 +1,7 @@
 """Untrusted JSON, read field by field: a field of the wrong type counts as absent.
 
 Servers that imitate an API omit fields and put null into others; that must not break an answer. The SDKs' own models
-check no more and cost seven times as much for each token.
+check no more and take seven times as long for each token.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def read(body: bytes) -> object:
 
 
 def an_object(value: object) -> JsonObject:
-    """The object; an empty one instead of anything else."""
+    """Returns the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def objects(value: object) -> list[JsonObject]:
-    """The objects of a list; none of anything else."""
+    """Returns the objects in a list; none for any other value."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 

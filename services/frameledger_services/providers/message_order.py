@@ -1,7 +1,7 @@
-"""The orders of messages that servers other than OpenAI's demand.
+"""The orders of messages that servers other than OpenAI's require.
 
 Gemini's API and the templates of many open models accept no request in which the assistant speaks first, as a bot may.
-Mistral's API also demands instructions before all other messages, no user message directly after a tool message, and a
+Mistral's API also requires instructions before all other messages, no user message directly after a tool message, and a
 last message that is not the assistant's. Qwen's templates accept one system message, at the beginning, and those of
 Gemma and Mistral no two consecutive messages of one role. Contexts have all of these: a user who speaks before the
 model has answered, results of background calls, an answer that is to be continued, a service's instruction beside that
@@ -17,27 +17,27 @@ from typing import Any
 from frameledger_services.providers import content
 
 OPENING = "(The conversation begins.)"
-"""The user message that is put before an assistant's that would be the first."""
+"""The user message that is inserted before an assistant message that would be the first."""
 
 HEARD = "OK."
-"""The assistant message that is put between a tool's and a user's."""
+"""The assistant message that is inserted between a tool message and a user message."""
 
 GOING_ON = "(Go on.)"
-"""The user message that is put after an assistant's that would be the last."""
+"""The user message that is appended after an assistant message that would be the last."""
 
 _INSTRUCTIONS = ("system", "developer")
 
 
 def user_first(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Returns the messages with a user's as the first one after the instructions."""
+    """Returns the messages with a user message as the first one after the instructions."""
     begun = list(dropwhile(lambda message: message["role"] in _INSTRUCTIONS, messages))
     opening = [] if begun and begun[0]["role"] == "user" else [{"role": "user", "content": OPENING}]
     return [*messages[: len(messages) - len(begun)], *opening, *begun]
 
 
 def in_strict_order(messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Returns the messages in Mistral's order. Instructions that are not before all other messages become the
-    user's."""
+    """Returns the messages in Mistral's order. Instructions that are not before all other messages become user
+    messages."""
     ordered: list[Mapping[str, Any]] = []
     for message in messages:
         if message["role"] in _INSTRUCTIONS:
@@ -46,7 +46,7 @@ def in_strict_order(messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, 
         if message["role"] == "user" and ordered and ordered[-1]["role"] == "tool":
             ordered.append({"role": "assistant", "content": HEARD})
         ordered.append(message)
-    # One with `prefix` is to be continued.
+    # A message with `prefix` is to be continued.
     if ordered and ordered[-1]["role"] == "assistant" and not ordered[-1].get("prefix"):
         ordered.append({"role": "user", "content": GOING_ON})
     return ordered
@@ -56,7 +56,7 @@ def alternating(
     messages: Iterable[Mapping[str, Any]], *, system_anywhere: bool = False
 ) -> list[Mapping[str, Any]]:
     """Returns the messages with neighbours merged if they differ only in their content, and not, for instance, in a
-    name or in calls. System messages that are not before all other messages become the user's, unless they may be
+    name or in calls. System messages that are not before all other messages become user messages, unless they may be
     anywhere."""
     groups: list[list[Mapping[str, Any]]] = []
     for message in messages:
@@ -87,6 +87,6 @@ def _as_one(group: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def as_user(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an instruction as a user's message, in a tag that names its role."""
+    """Returns an instruction as a user message, in a tag that names its role."""
     role, text = message["role"], content.text_of(message)
     return {"role": "user", "content": f"<{role}>\n{text}\n</{role}>"}

@@ -31,8 +31,8 @@ _FINISH: dict[str, FinishReason] = {
 }
 
 _BROKE_OFF = frozenset({"error", "abort", "insufficient_system_resource", "function_call_filter"})
-"""Finish reasons of compatible servers that did not reach the end of an answer. The last is Gemini's, whose model has
-written a call that cannot be read; the next attempt writes another."""
+"""Finish reasons of compatible servers that did not reach the end of an answer. The last one is Gemini's, if its model
+has written an invalid call; the next attempt writes another."""
 
 
 class OpenAIAnswer:
@@ -62,7 +62,7 @@ class OpenAIAnswer:
         frames: list[AnyFrame] = []
         for choice in objects(chunk.get("choices")):
             if choice.get("index"):
-                continue  # several answers were requested; the log has room for one
+                continue  # several answers were requested; the log stores one
             if choice.get("usage"):  # as Kimi has it
                 self.usage = _usage(an_object(choice["usage"]))
             frames += self._frames_of(an_object(choice.get("delta")))
@@ -112,11 +112,11 @@ class OpenAIAnswer:
             yield LLMThoughtEndFrame(signature=reasoning.signature(field) if field else None)
 
     def end(self) -> Iterator[AnyFrame]:
-        """The frames of the stream's end. Raises `ConnectionLostError` if neither a finish reason came nor, after words
-        or calls, the last event, and `ProviderUnavailableError` if the server broke off.
+        """Returns the frames of the stream's end. Raises `ConnectionLostError` if neither a finish reason arrived nor,
+        after text or calls, the last event, and `ProviderUnavailableError` if the server broke off.
 
-        Some servers never say why an answer ended: vllm-mlx, Groq with some models, gateways to Gemini. Who asked them
-        again would get each answer several times, and no other end."""
+        Some servers never send a finish reason: vllm-mlx, Groq with some models, gateways to Gemini. Retries would only
+        repeat the answer, with the same end."""
         stated = self.finish_reason or ""
         if not stated and not (self.complete and self._spoke):
             raise self._calls.broken_off(self._provider)
@@ -156,9 +156,9 @@ def _usage(reported: JsonObject) -> Usage:
     )
     total = number(reported.get("total_tokens"))
     if total is not None and input_tokens is not None and output_tokens is not None:
-        # xAI and Gemini leave the tokens of thoughts out of the completion's, and bill them.
+        # xAI and Gemini exclude the tokens of thoughts from the completion's, but bill them.
         output_tokens = max(output_tokens, total - input_tokens)
-    # Kimi's and DeepSeek's words for the same.
+    # Kimi's and DeepSeek's names for the same.
     cached = read.get("cached_tokens"), reported.get("cached_tokens"), reported.get("prompt_cache_hit_tokens")
     return Usage(
         input_tokens=input_tokens,

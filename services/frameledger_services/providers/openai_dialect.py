@@ -1,4 +1,4 @@
-"""Which requests a server takes that is compatible with OpenAI's chat completions, and what is known by its host."""
+"""The requests that a server compatible with OpenAI's chat completions accepts, with defaults by its host."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Dialect:
         """Returns the dialect of the server at a host.
 
         Only OpenAI and Azure know the role `developer`, refuse `max_tokens`, refuse functions to a model that reasons,
-        need neither a first message of the user nor plain text, and certainly accept null for no content. They and
+        need neither a first message of the user nor plain text, and are known to accept null for no content. They and
         Mistral accept consecutive messages of one role. OpenAI and Mistral accept no extra fields, and Mistral needs
-        short ids of calls, fields of its own and a strict order of messages.
+        short ids of calls, its own field names and a strict order of messages.
         """
         is_openai, is_mistral = _is_of(host, *_OPENAI, *_AZURE), _is_of(host, *_MISTRAL)
         return cls(

@@ -17,7 +17,7 @@ from frameledger_services.settings import Settings
 _T = TypeVar("_T")
 
 LONGEST_WAIT = 30.0
-"""The longest wait in seconds before a retry. A provider that asks for a longer one has failed."""
+"""Maximum seconds before a retry. A provider that asks for a longer wait has failed."""
 
 
 class OutOfBand:

@@ -1,9 +1,9 @@
-"""Every call with its result directly after it: providers demand that, and clients do not always append it so.
+"""Every call with its result directly after it: providers require that, but clients do not always append it so.
 
-History is never edited; what is changed here lives for one request. The rules:
+Stored history is never changed; these changes apply to one request. The rules:
 
 - A call is answered by the first tool message of its id that follows it, before the id is called again; if there is
-  none, by one directly before the message with the call. The answer is moved to directly after that message.
+  none, by one directly before the message with the call. The answer is moved directly after that message.
 - A call without any tool message gets one with `NO_RESULT`.
 - A tool message without a call becomes a user message that begins with `STRAY_RESULT`. Not a developer message: a
   tool's result may be untrusted text, and must not gain authority.
@@ -20,10 +20,10 @@ from frameledger.context import LLMContextMessage, LLMSpecificMessage
 from frameledger_services.providers.request import encoded
 
 NO_RESULT = "No result of this call is known."
-"""The content of the tool message that a call gets here if it has none."""
+"""The content of the tool message that is added to a call without one."""
 
 STRAY_RESULT = "A tool's result that belongs to no call of this conversation (tool_call_id {tool_call_id}):"
-"""What a tool message without a call begins with when it becomes a user message."""
+"""The beginning of the user message that replaces a tool message without a call."""
 
 _STRAY_BEGINNING = STRAY_RESULT.partition("{")[0]
 
@@ -96,7 +96,7 @@ def is_stray_result(message: LLMContextMessage) -> bool:
 
 
 def tool_calls(message: LLMContextMessage) -> Sequence[Mapping[str, Any]]:
-    """The calls of an assistant message that are objects; none for other messages."""
+    """Returns the calls of an assistant message that are objects; none for other messages."""
     if _role(message) != "assistant":
         return ()
     calls = _mapping(message).get("tool_calls")

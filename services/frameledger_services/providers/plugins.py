@@ -47,7 +47,7 @@ def known() -> tuple[str, ...]:
 def create(
     name: str, settings: Settings, *, over: LLMSettings | None = None, **options: Any
 ) -> LLMService[Any]:
-    """Returns the provider of this name, as the settings describe it. It is not started.
+    """Returns the provider of this name, configured by the settings. It is not started.
 
     `over` takes precedence over the request settings in `settings`. `options` are arguments of the provider's
     constructor, such as `run_in_parallel`, and take precedence over the setting `provider_options`. Raises
@@ -130,9 +130,9 @@ def _loaded(name: str) -> type[LLMService[Any]]:
     return provider
 
 
-def unspoken(settings: Settings) -> Settings:
-    """Returns the settings without request settings and without a script. A service that is made with them and then
-    configured like a recorded one makes the recorded requests."""
+def without_request_settings(settings: Settings) -> Settings:
+    """Returns the settings without request settings and without a script. A service that is created with them and then
+    configured like a recorded one creates the recorded requests."""
     of_requests = {f"inference_{name}": None for name in LLMSettings.model_fields}
     return settings.model_copy(update={**of_requests, "inference_script": None})
 

@@ -1,8 +1,8 @@
 """Reasoning that a compatible server streams, and expects back in later requests.
 
 Once functions are called, DeepSeek and Kimi refuse a request that has an answer of their thinking mode without its
-reasoning: each later request of the conversation would fail. So reasoning is stored as it is streamed, as a thought in
-front of its answer. It has a name of its own (see `extra_content`), and its signature names the field that it came in.
+reasoning: each later request of the conversation would fail. So reasoning is stored as it is streamed, as a thought
+before its answer. It has its own provider name (see `extra_content`), and its signature names the field that it was in.
 
 OpenRouter also sends it in parts (`reasoning_details`), some of them signed or sealed by the model. Gemini behind
 OpenRouter refuses each request after a call without them. The parts of an answer are stored as one more thought, after
@@ -21,10 +21,10 @@ from frameledger_services.providers.loose_json import JsonObject, text
 from frameledger_services.providers.pairing import tool_calls
 
 FIELDS = ("reasoning_content", "reasoning")
-"""The fields of a message that servers have for it."""
+"""The fields of a message in which servers send reasoning."""
 
 DETAILS = "reasoning_details"
-"""The field of a message that OpenRouter has for its parts, and that the signature of their thought names."""
+"""OpenRouter's field with parts of the reasoning, which the signature of their thought names."""
 
 _STREAMED = ("text", "summary")
 """Fields of a part that come in pieces."""
@@ -93,9 +93,8 @@ class Details:
 
 
 def returned(messages: Sequence[LLMContextMessage]) -> dict[int, Mapping[str, Any]]:
-    """Returns what is added to each assistant message, by its place: the field of the thoughts before it, and in it
-    their text or the signature of their parts. A thought that nothing followed is replaced by a later one, of another
-    answer."""
+    """Returns the field to add to each assistant message, by its place: that of the thoughts before it, with their text
+    or the signature of their parts. A thought that nothing followed is replaced by a later one, of another answer."""
     fields = [_field(message) for message in messages]
     # Kimi refuses a call without the field even if its model did not think; other servers read it as no reasoning.
     otherwise = {FIELDS[0]: ""} if FIELDS[0] in fields else {}

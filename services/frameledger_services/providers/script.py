@@ -10,8 +10,8 @@
    {"say": [{"delay": 0.5}, {"text": "I did not get that."}], "usage": {"input_tokens": 7}}]}
 
 The model gives the first reply whose conditions in `when` all hold. A reply without `when` answers any user message.
-The result of a function is only answered by a reply that names the function (`result_of`), which prevents endless
-calls. If no reply matches, the model repeats the message.
+Only a reply that names the function (`result_of`) answers a result, which prevents endless calls. If no reply matches,
+the model repeats the message.
 """
 
 from __future__ import annotations

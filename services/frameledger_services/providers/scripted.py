@@ -143,7 +143,7 @@ class ScriptedLLMService(LLMService[ScriptedLLMAdapter]):
                     pace.pause(step.delay)
                 case Fail():
                     if step.fail == "timeout":
-                        # Silent until the service that asked gives up.
+                        # Silent until the requesting service times out.
                         await asyncio.Event().wait()
                     raise _failure(step)
         if calls:

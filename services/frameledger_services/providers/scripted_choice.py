@@ -1,4 +1,4 @@
-"""Which reply of a script fits, by the last message of the request."""
+"""Chooses the reply of a script by the last message of the request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cue:
     """None for a user's message."""
 
     turn: int
-    """How many user messages there are."""
+    """The number of user messages."""
 
 
 def cue_of(messages: Sequence[Mapping[str, Any]]) -> Cue:
@@ -48,7 +48,7 @@ def cue_of(messages: Sequence[Mapping[str, Any]]) -> Cue:
 
 
 def fits(when: When, cue: Cue) -> bool:
-    """Whether all conditions in `when` hold."""
+    """Returns whether all conditions in `when` hold."""
     if when.turn is not None and when.turn != cue.turn:
         return False
     if cue.function_name is None:
@@ -59,7 +59,7 @@ def fits(when: When, cue: Cue) -> bool:
 
 
 def repeated(cue: Cue) -> str:
-    """What the model says when no reply fits."""
+    """Returns the text of the model if no reply fits."""
     if cue.function_name is not None:
         return f"The result is: {cue.text}"
     return f"You said: {cue.text}" if cue.text.strip() else "I am listening."

@@ -31,14 +31,14 @@ from frameledger_services.settings import PREFIX, Settings
 CONNECT_SECONDS = 10.0
 
 NO_KEY = "none"
-"""Sent if there is no key: the SDKs demand one, and local servers accept any."""
+"""Sent if there is no key: the SDKs require one, and local servers accept any."""
 
 FINISHED_SECONDS = 5.0
-"""How long to wait for the next event, usage or the stream's end, once the model has said why it stopped. Less if the
-completion timeout is short."""
+"""Maximum seconds to wait for the next event, usage or the stream's end, once the finish reason has arrived. Less if
+the completion timeout is short."""
 
 _LONGEST_BODY = 2**16
-"""Bytes of a response without an event in which an error is looked for."""
+"""Maximum bytes of a response without an event in which an error is searched."""
 
 _NO_MORE = object()
 """Returned instead of an event."""
@@ -54,11 +54,11 @@ class StreamedAnswer(Protocol):
     """Tokens used so far; another object whenever the provider reported them."""
 
     finish_reason: str | None
-    """Why the model stopped, in the API's word; None until it has said so. If the stream breaks or hangs after that,
-    nothing of the answer is lost."""
+    """The API's word for why the model stopped; None before that. If the stream breaks or hangs after that, nothing of
+    the answer is lost."""
 
     complete: bool
-    """Whether the last event has come. Set from outside if the SDK keeps it to itself."""
+    """Whether the last event has arrived. Set from outside if the SDK does not return it."""
 
     def take(self, event: JsonObject, /) -> Iterable[AnyFrame]:
         """The frames of an event; often none."""
@@ -107,8 +107,8 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
 
     @cached_property
     def _http(self) -> Any:
-        """The HTTP library that this SDK is built on: httpx, or from version 3 of OpenAI's and version 1 of Anthropic's
-        SDK on its successor, which has other classes with the same names."""
+        """Returns the HTTP library of this SDK: httpx, or from version 3 of OpenAI's and version 1 of Anthropic's SDK
+        on its successor, which has other classes with the same names."""
         client: type = self.sdk.DefaultAsyncHttpxClient
         [library] = {
             one.__module__.partition(".")[0] for one in client.__mro__ if one.__name__ == "AsyncClient"
@@ -137,7 +137,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
     async def _connect(self) -> None:
         if self._client is None:
             self._client = self.client_class(
-                # The SDK would look into the environment, and into files, for what is not given.
+                # The SDK would read missing values from the environment and from files.
                 api_key=self._api_key or NO_KEY,
                 base_url=self._base_url,
                 max_retries=0,
@@ -197,7 +197,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
                         break
         except (self.sdk.APIError, self._http.RequestError, *MALFORMED) as error:
             if stream is None and isinstance(error, MALFORMED):
-                raise  # not of the server, which has said nothing yet
+                raise  # not of the server, which has sent nothing yet
             if answer.finish_reason is None:
                 raise await self._provider_error(error) from error
         if answer.usage is not None:
@@ -211,12 +211,12 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
             yield frame
 
     def _headers(self, request: Request) -> Mapping[str, object]:
-        """Returns the headers that this request needs beside those of the SDK, or in their place."""
+        """Returns the headers that this request needs besides those of the SDK, or instead of them."""
         return {}
 
     def _check_stream(self, response: Any, said: object) -> None:
-        """Raise the error for a successful response without an event: the one that its body says, or that it is no
-        event stream, if its header says so."""
+        """Raise the error for a successful response without an event: the error in its body, or that it is not an event
+        stream according to its header."""
         match said:
             case {"error": (dict() | str()) as error} if error:
                 raise self._reported(an_object(said))
@@ -244,7 +244,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
 
     async def _provider_error(self, error: Any) -> ProviderError:
         if isinstance(error.__cause__, (self._http.UnsupportedProtocol, self._http.LocalProtocolError)):
-            # Nothing was sent. Its own sentence may quote the key.
+            # Nothing was sent. The SDK's own message may quote the key.
             return ProviderRefusedError(
                 f"No request can be sent to {self.provider}: its address or its key is not valid. See "
                 f"{self._settings_to_check()}."
@@ -274,7 +274,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
 
 
 async def _next(events: AsyncIterator[object], within: float | None) -> object:
-    """Returns the next event of a stream; `_NO_MORE` if it has ended, or none comes within so many seconds."""
+    """Returns the next event of a stream; `_NO_MORE` at its end, or if none arrives within so many seconds."""
     limit = asyncio.timeout(within)
     try:
         async with limit:
@@ -286,8 +286,8 @@ async def _next(events: AsyncIterator[object], within: float | None) -> object:
 
 
 def _message(error: Any) -> str:
-    """Returns the provider's message, without what the SDK puts around it. If it has another form, such as FastAPI's
-    list of what is wrong with a request, all of it is the message."""
+    """Returns the provider's message, without what the SDK adds. If it has another form, such as FastAPI's list of
+    validation errors, all of it is the message."""
     return _text_of(error.body) or (json.dumps(error.body) if error.body else str(error.message))
 
 
@@ -302,14 +302,14 @@ def _text_of(error: object) -> str:
 
 
 class _Body:
-    """What a response says, decompressed, while it is read. Its header may be wrong about it."""
+    """The decompressed body of a response while it is read. Its header may be wrong about it."""
 
     def __init__(self, response: Any) -> None:
         self.beginning: bytearray | None = bytearray()
         """As far as an error is looked for in it; set to None once an event has come."""
 
         self.end = b""
-        """The latest bytes that came."""
+        """The latest bytes that arrived."""
 
         self._read = response.aiter_bytes
         response.aiter_bytes = self._aiter_bytes

@@ -77,7 +77,7 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
     ) -> None:
         """`run_in_parallel` and `group_parallel_tools` are copied to the announcements of calls.
 
-        `completion_timeout_secs` is the longest time in which nothing arrives, before the first piece and between two
+        `completion_timeout_secs` is the maximum time in which nothing arrives, before the first piece and between two
         pieces. While only signs of life arrive, such as `ping` events, the limit is `LONGEST_SILENCE`. Time in which
         this process is too busy to read does not count. `turn_completion` is added to every system instruction; it
         tells the model how to mark an unfinished turn.
@@ -91,11 +91,11 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
         self._adapter = cast(TAdapter, self.adapter_class())
         self._adapter.check_settings(self.settings)
         self._open = False
-        self._told_of_two_instructions = False
+        self._has_warned_of_instructions = False
 
     @classmethod
     def configured(cls, settings: Settings, /, **options: Any) -> Self:
-        """Returns the service that the settings of the process describe. `options` are arguments of the constructor.
+        """Returns the service for the settings of the process. `options` are arguments of the constructor.
 
         They include what the setting `provider_options` has for this provider, so that a plug-in needs no settings of
         its own.
@@ -145,7 +145,7 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
     async def _disconnect(self) -> None:
         """Close open connections. May be called when there are none."""
 
-    # What a request is made of.
+    # Building requests.
 
     def get_llm_adapter(self) -> TAdapter:
         """Returns the adapter that writes requests."""
@@ -221,16 +221,16 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
         return Request.of(self.provider, sent if isinstance(sent, str) else model, body, builtin)
 
     def _warn_of_two_instructions(self, system: str | None, context: LLMContext) -> None:
-        if system is None or self._told_of_two_instructions:
+        if system is None or self._has_warned_of_instructions:
             return
         if any(not isinstance(m, LLMSpecificMessage) and m.get("role") == "system" for m in context.messages):
-            self._told_of_two_instructions = True
+            self._has_warned_of_instructions = True
             _log.warning(
                 "provider.two_system_instructions",
                 provider=self.provider,
             )
 
-    # Asking.
+    # Sending requests.
 
     async def answer(self, request: Request) -> AsyncGenerator[AnyFrame, None]:
         """Send the request and yield the frames of the answer as they arrive.
@@ -257,7 +257,7 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
                         raise
                     break
                 if frame is None:
-                    continue  # something arrived that is not a frame yet
+                    continue  # a part of a frame arrived
                 ended = isinstance(frame, LLMFullResponseEndFrame)
                 yield frame
             else:
@@ -284,9 +284,9 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
     ) -> str | None:
         """Ask the model out of band and return its text, or None if there is none. Publishes nothing.
 
-        The context's tools are sent, since its history may hold their calls, but the model may not call any: the call
-        would not be run. `max_tokens` outranks both limits of the settings; `system_instruction` replaces the service's
-        and the context's. Raises `ProviderError`.
+        The context's tools are sent, since its history may have their calls, but the model may not call any: the call
+        would not run. `max_tokens` takes precedence over both limits of the settings; `system_instruction` replaces
+        those of the service and the context. Raises `ProviderError`.
         """
         context = context.set_tool_choice("none")
         request = self.request(context, max_tokens=max_tokens, system_instruction=system_instruction)

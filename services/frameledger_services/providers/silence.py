@@ -1,13 +1,12 @@
 """The timeout of a silent stream, which counts only time in which the event loop could read it.
 
-A process that is busy with other answers looks at its sockets late, and what arrived meanwhile arrived in time. So
-silence is counted in looks: a part of the limit counts once, when its timer fires, however late that is.
+A process that is busy with other answers reads its sockets late, although data arrived in time. So silence is counted
+in timer ticks: a part of the limit counts once, when its timer fires, however late that is.
 
 Bytes that are no event, such as Anthropic's `ping` events or comments of the stream, start the timeout again (`hear`),
 because a model that thinks without showing it may send nothing else for minutes. A server may send these for ever
-without a model behind it, so they count for `LONGEST_SILENCE` only, which limits an answer that consists of signs of
-life; a run's keep-alive ends with it, too, and after that the timekeeper fails the run. Whether its worker is alive is
-judged by heartbeats alone.
+without a model behind it, so `LONGEST_SILENCE` limits an answer that consists of signs of life only. A run's keep-alive
+ends then, too, and after that the timekeeper fails the run. Only heartbeats decide whether its worker is alive.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from contextvars import ContextVar
 from types import TracebackType
 
 LOOKS = 8
-"""How many times the loop has to look and find nothing before it counts as silence."""
+"""The number of timer ticks without data that count as silence."""
 
 LONGEST_SILENCE = 1800.0
-"""The maximum number of seconds to wait for a model that says nothing, whatever signs of life it gives."""
+"""Maximum seconds to wait for a model that produces nothing, whatever signs of life arrive."""
 
 _current: ContextVar[Silence | None] = ContextVar("silence", default=None)
 
@@ -48,12 +47,12 @@ class Silence:
         self._outer: Silence | None = None
 
     def expired(self) -> bool:
-        """Returns whether this timeout ended the block, and not another one within it."""
+        """Whether this timeout ended the block, and not another one within it."""
         return self._limit.expired()
 
     @property
     def had_signs(self) -> bool:
-        """Whether something arrived up to the end, but not what the block waited for."""
+        """Whether signs of life arrived up to the end, but not what the block waited for."""
         return self._left > 0
 
     def restart(self) -> None:

@@ -84,7 +84,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
 
     @property
     def _websocket(self) -> ClientConnection | None:
-        """The connection of the request that is being answered, or that is being opened or closed; None without one."""
+        """The connection of the current request, or the one that is being opened or closed; None without one."""
         slot = _slot.get(None)
         return None if slot is None else slot.connection
 
@@ -108,7 +108,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
     def _exchange(self, request: Request) -> AsyncGenerator[AnyFrame | None, None]:
         """Send the request and yield frames as `_stream` does, with the helpers below."""
 
-    # The helpers of an exchange.
+    # Helpers of an exchange.
 
     async def _ensure_connected(self) -> None:
         """Connect, with exponential backoff and jitter, unless there is an open connection.
@@ -130,7 +130,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         slot = _slot.get()
         if not slot.has_begun:
             await self._ensure_connected()
-        slot.has_begun = True  # also if it is sent in part only
+        slot.has_begun = True  # also if only a part is sent
         try:
             await _connection(slot).send(text)
         except ConnectionClosed as error:
@@ -166,7 +166,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         _slot.get().has_begun = False
         return True
 
-    # The pool.
+    # The connection pool.
 
     async def _connect(self) -> None:
         """Open one connection at the start, so that the first request need not wait for it. A failure is logged."""

@@ -65,5 +65,5 @@ class DemoPlan:
 def _default_model(settings: Settings, provider: str) -> str:
     from frameledger_services.providers import plugins
 
-    model = plugins.create(provider, plugins.unspoken(settings)).default_model
+    model = plugins.create(provider, plugins.without_request_settings(settings)).default_model
     return model or output.fail(f"The provider {provider} has no default model.", "Choose one with --model.")

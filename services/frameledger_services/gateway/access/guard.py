@@ -53,7 +53,7 @@ class Guard:
         except _RevokedError:
             if _can_end_anywhere(scope) or not protocol.abort(scope):
                 return
-            # The server reports an answer without an end as a failure until it has noticed that the client is gone.
+            # Until the server notices that the client is gone, it reports an unfinished response as a failure.
             while (await receive())["type"] != "http.disconnect":
                 pass
 
@@ -80,10 +80,10 @@ class Guard:
         for scope_ in need.scopes:
             if scope_ not in asking.scopes:
                 if not need.is_listed:
-                    raise _not_there(path, need.context_id)
+                    raise _not_found(path, need.context_id)
                 raise ProblemError("forbidden", f"This request needs a token with the scope {scope_}.")
-        if need.needs_token and not need.is_there_for(asking):
-            raise _not_there(path, need.context_id)
+        if need.needs_token and not need.exists_for(asking):
+            raise _not_found(path, need.context_id)
         caller.set_caller(scope, asking, None if token is None else partial(self._is_unchanged, token))
 
     def _token(self, headers: Headers, *, is_https: bool) -> Token | None:
@@ -102,11 +102,11 @@ class Guard:
 
 
 async def _send_while_good(scope: Scope, send: Send, message: Message) -> None:
-    """Ends a long answer at its next piece, once its token is revoked, expired or changed.
+    """Ends a long response at its next piece, once its token is revoked, expired or changed.
 
     A conversation's `/stream` has heartbeats, and ends as if it were complete: its client requests the rest. Any other
-    response is broken off, also the streams of AG-UI and of chat completions, because its client would mistake what it
-    has for the whole.
+    response is aborted, including the streams of AG-UI and of chat completions, because its client would mistake the
+    part for the whole.
     """
     is_piece = message["type"] == "http.response.body" and message.get("more_body", False)
     if is_piece and not caller.is_still_good(scope):
@@ -138,7 +138,7 @@ def _why_unknown(headers: Headers) -> str:
     return "The request has no token."
 
 
-def _not_there(path: str, context_id: str | None) -> ProblemError:
+def _not_found(path: str, context_id: str | None) -> ProblemError:
     """Returns the same problem as for a conversation, or a route, that does not exist."""
     if context_id is None:
         return ProblemError("not-found", f"No route matches {path}.")

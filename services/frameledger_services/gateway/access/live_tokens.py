@@ -14,7 +14,7 @@ from frameledger_services.gateway.access.tokens import Token, TokensFileError
 
 _log = logs.get_logger("gateway")
 
-_NOBODYS = Token(
+_UNKNOWN_TOKEN = Token(
     id="0" * 10,
     name="none",
     sha256="0" * 64,
@@ -25,7 +25,7 @@ _NOBODYS = Token(
 
 
 UNREAD: tuple[int, ...] = ()
-"""Stands for a file that exists and could not be read."""
+"""The state of a file that exists and could not be read."""
 
 
 def _now() -> datetime:
@@ -34,7 +34,7 @@ def _now() -> datetime:
 
 class LiveTokens:
     """The tokens of a file. Each query checks whether the file is unchanged, which costs microseconds, unless that was
-    done within `tokens.LOOK_SECONDS`; a command that changes the file waits as long.
+    done within `tokens.CHECK_SECONDS`; a command that changes the file waits as long.
 
     While the file cannot be read, no token is good.
     """
@@ -45,21 +45,21 @@ class LiveTokens:
         *,
         required: bool,
         now: Callable[[], datetime] = _now,
-        look_seconds: float = tokens.LOOK_SECONDS,
+        check_seconds: float = tokens.CHECK_SECONDS,
     ) -> None:
         """`required`: tokens are needed even if there is no such file. Otherwise they are needed from the first time
         that there is one: deleting the file opens nothing."""
         self._path = path
         self._required = required
         self._now = now
-        self._look_seconds = look_seconds
-        self._look_at = 0.0
-        """When to look at the file again, by the monotonic clock."""
+        self._check_seconds = check_seconds
+        self._next_check = 0.0
+        """When to check the file again, by the monotonic clock."""
 
         self._file_state: tuple[int, ...] | None = None
         self._by_id: dict[str, Token] = {}
         self._failure: tuple[object, str] | None = None
-        """Which file could not be read and why, as logged."""
+        """Which file could not be read, and why, as last logged."""
 
     def are_required(self) -> bool:
         """Returns whether a caller needs a token."""
@@ -70,7 +70,7 @@ class LiveTokens:
     def of_text(self, text: str) -> Token | None:
         """Returns the token with this text; None for one that is unknown, revoked or expired."""
         token = self._good(tokens.id_in(text))
-        matches = (token or _NOBODYS).belongs_to(text)
+        matches = (token or _UNKNOWN_TOKEN).belongs_to(text)
         return token if matches else None
 
     def of_id(self, id_: str) -> Token | None:
@@ -84,11 +84,11 @@ class LiveTokens:
 
     def _refresh(self) -> None:
         moment = time.monotonic()
-        if moment < self._look_at:
+        if moment < self._next_check:
             return
-        self._look_at = moment + self._look_seconds
+        self._next_check = moment + self._check_seconds
         if self._file_state is None and not os.access(self._path, os.F_OK):
-            # There is still no file. `stat` would take twice the time, because it raises an exception.
+            # There is still no file. `stat` raises an exception then, which takes twice the time.
             return
         try:
             # `Path.stat` takes twice the time.
@@ -111,7 +111,7 @@ class LiveTokens:
         except TokensFileError as error:
             self._warn(file_state, str(error))
             # The obstacle may disappear without a change of the file, so reading is tried again.
-            self._file_state, self._look_at = UNREAD, 0.0
+            self._file_state, self._next_check = UNREAD, 0.0
         else:
             self._failure = None
 

@@ -21,14 +21,14 @@ SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 PUBLIC = frozenset(
     ("/", "/work", "/livez", "/readyz", "/openapi.json", "/asyncapi.json", "/docs", "/session")
 )
-"""Paths that show nothing of a conversation."""
+"""Paths that return nothing of a conversation."""
 
 PUBLIC_FOLDERS = ("/problems/", "/schemas/", "/page/", "/c/")
 
 CONTEXTS = "/v1/contexts"
 
 LISTS = frozenset((CONTEXTS, "/v1/waiting", "/v1/ambiguous", "/v1/parked"))
-"""Lists over conversations: each shows a caller only those that it may see."""
+"""Lists over conversations, with only those that the caller may see."""
 
 COMPLETIONS = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -72,44 +72,44 @@ OF_OPERATORS = frozenset(("/v1/rejected",))
 """Lists over all conversations, whose scope is `admin`."""
 
 NAMED_WITHIN = frozenset((COMPLETIONS, RESPONSES, AG_UI))
-"""Their conversation is named in the body or a header, so these routes check themselves whether the caller may see it.
+"""Routes whose conversation is named in the body or a header, so they check themselves whether the caller may see it.
 They publish, and their responses have content."""
 
 
 @value
 class Need:
-    """What a request needs."""
+    """The permissions that a request needs."""
 
     scopes: tuple[Scope, ...]
-    """All of them."""
+    """The required scopes, all of them."""
 
     context_id: str | None = None
     """The conversation that its path names."""
 
     keeps_to_prefix: bool = True
-    """Whether it shows nothing beyond the caller's prefix. Otherwise it does not exist for a caller with a prefix."""
+    """Whether it returns nothing beyond the caller's prefix. Otherwise it does not exist for a caller with a prefix."""
 
     needs_token: bool = True
-    """Whether it needs a token, whatever its scopes."""
+    """Whether it needs a token, with any scopes."""
 
     is_listed: bool = True
-    """Whether its path is known here. An unknown path is most likely misspelled, so it does not exist for a caller
-    without its scopes: with them it would not exist either."""
+    """Whether its path is listed here. An unlisted path is most likely misspelled, so the response to a caller without
+    the scope is the same as to one with it: it does not exist."""
 
-    def is_there_for(self, caller: Caller) -> bool:
-        """Returns whether it exists for the caller. If not, the response is that for an unknown path."""
+    def exists_for(self, caller: Caller) -> bool:
+        """Returns whether it exists for the caller. If not, the response is the one for an unknown path."""
         if self.context_id is not None:
             return caller.may_see(self.context_id)
         return self.keeps_to_prefix or not caller.prefix
 
 
 MAX_KEPT = 2 * 3 * MAX_KEY_BYTES
-"""Up to this length the need of a path is cached: enough for the longest id of a conversation, with each byte
+"""Maximum length of a path whose need is cached: enough for the longest id of a conversation, with each byte
 percent-encoded, and as much after it. Longer paths, which any client can send without a token, are not cached."""
 
 
 def needed(method: str, path: str) -> Need:
-    """Returns what a request needs. `path` is as it was sent, which is how the routes match it."""
+    """Returns the permissions that a request needs. `path` is undecoded, as the routes match it."""
     return _kept(method, path) if len(path) <= MAX_KEPT else _needed(method, path)
 
 

@@ -23,12 +23,12 @@ from frameledger_services.settings import Settings
 
 _TAKEN = "frameledger.taken"
 
-STREAM_AGAIN_SECONDS = 5
-"""The `Retry-After` of a stream that is one too many: some stream has to end first."""
+STREAM_RETRY_SECONDS = 5
+"""The `Retry-After` of a stream beyond the limit: another stream has to end first."""
 
 
 class Buckets:
-    """For each key a bucket of `burst` requests, which is refilled with `per_sec` a second."""
+    """A bucket of `burst` requests for each key, refilled with `per_sec` requests a second."""
 
     def __init__(self, per_sec: float, burst: int, *, now: Callable[[], float] = time.monotonic) -> None:
         self._interval = 1 / per_sec
@@ -78,8 +78,8 @@ class RateLimit:
                 self._streams[key] -= 1
 
     def has_taken(self, scope: Scope) -> bool:
-        """Take the request of this scope out of its caller's bucket, unless that was done. Returns whether the bucket
-        had room for it."""
+        """Take the request of this scope out of its caller's bucket, unless that was done before. Returns whether the
+        bucket had room for it."""
         key = caller.of(scope).token_id
         if key is not None and not scope.get(_TAKEN):
             scope[_TAKEN] = self._buckets.take(key) == 0.0
@@ -91,7 +91,7 @@ class RateLimit:
             again = {"Retry-After": str(math.ceil(wait))}
             return ProblemError("too-many", "The token exceeds its request rate.", headers=again)
         if is_stream and self._streams[key] >= self._most_streams:
-            again = {"Retry-After": str(STREAM_AGAIN_SECONDS)}
+            again = {"Retry-After": str(STREAM_RETRY_SECONDS)}
             return ProblemError(
                 "too-many",
                 f"The token has {self._most_streams} open streams, which is its limit.",
@@ -117,6 +117,6 @@ def _is_stream(scope: Scope) -> bool:
 
 
 def _asks_for(scope: Scope, name: str, value: str) -> bool:
-    """Returns whether the query has this value of a parameter, in whatever spelling the route reads it."""
+    """Returns whether the query has this value of a parameter, in any spelling that the route accepts."""
     query = scope["query_string"]
     return bool(query) and QueryParams(query).get(name) == value

@@ -16,7 +16,7 @@ from frameledger_services.gateway.raw_paths import path_of
 from frameledger_services.logs import FrequentEvent
 
 PART_PARAMETERS = ("version", "at", "from", "to", "after", "before", "era", "limit", "prefix")
-"""Parameters that say which part was read. The text of a search is left out: it may quote a conversation."""
+"""Parameters that say which part was read. The text of a search is omitted: it may quote a conversation."""
 
 _TRACEPARENT = record_headers.TRACEPARENT.encode()
 
@@ -63,7 +63,7 @@ class ReadLog:
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start" and 200 <= message["status"] < 300:
                 about = policy.needed("GET", path_of(scope)).context_id
-                # The ETag of a context is its version. Names of headers are in small letters here.
+                # The ETag of a context is its version. Names of headers are lower-case here.
                 note(scope, about, _text(dict(message["headers"]).get(b"etag")))
             await send(message)
 
@@ -71,8 +71,7 @@ class ReadLog:
 
 
 def note(scope: Scope, context_id: str | None, version: str | int | None) -> None:
-    """Log that something of a conversation is shown to the caller of this request. For a `GET` the middleware does
-    so."""
+    """Log that the response returns content of a conversation. For a `GET` the middleware does so."""
     asking = caller.of(scope)
     sent = dict(scope["headers"])
     _read_event(
@@ -89,7 +88,7 @@ def _trace_id(traceparent: bytes | None) -> str | None:
 
 
 def _part(query: bytes, last_event_id: bytes | None) -> dict[str, str]:
-    """Which part was asked for."""
+    """Returns which part was requested."""
     part: dict[str, str] = {}
     if query:
         parameters = QueryParams(query)

@@ -19,10 +19,10 @@ from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
 
 SEARCH = "q"
-"""The parameter that finds words: a caller that may not read them must not discover them by searching."""
+"""The parameter that searches words: a caller that may not read them must not discover them by searching."""
 
 END_OF_STREAM = b"[DONE]"
-"""The one event of the compatible APIs that is no JSON."""
+"""The only event of the compatible APIs that is not JSON."""
 
 
 class RedactedAnswers:
@@ -50,7 +50,7 @@ def _has_no_words(path: str) -> bool:
 
 
 class _Answer:
-    """One answer on its way out: JSON when it is whole, NDJSON line by line, events one by one."""
+    """One response: JSON is redacted when it is complete, NDJSON line by line, events one by one."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, shape: Shape) -> None:
         self._scope = scope
@@ -63,7 +63,7 @@ class _Answer:
         self._data: list[bytes] = []
 
     async def send(self, message: Message) -> None:
-        """Take a message of the app."""
+        """Send a message of the app, redacted."""
         if message["type"] == "http.response.start":
             await self._begin(message)
         elif self._kind == "as it is":

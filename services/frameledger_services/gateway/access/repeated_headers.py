@@ -1,5 +1,4 @@
-"""Headers that a request may have once: if there are two, it is unknown which one a proxy before the gateway has
-used."""
+"""Headers that a request may have only once: of two, a proxy before the gateway may have used either."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ EXPOSED = (
     "Retry-After",
     "X-Should-Retry",
 )
-"""What scripts of another origin may read of an answer's headers."""
+"""The headers of a response that scripts of another origin may read."""
 
 
 class TokensNeededError(ConfigurationError):
-    """The gateway is configured to listen beyond this machine, and there are no tokens: anybody could read everything.
+    """The gateway is configured to listen beyond this machine, but there are no tokens: anybody could read everything.
 
     Remedy: Create one with `frameledger token new`, or let it listen at 127.0.0.1.
     """
@@ -51,7 +51,7 @@ def live_tokens(settings: Settings) -> LiveTokens:
         return LiveTokens(path, required=True)
     if not is_this_machine(settings.gateway_host):
         raise TokensNeededError(
-            f"The gateway is to listen at {settings.gateway_host}, and there are no tokens in {path}. Make one with "
+            f"The gateway is to listen at {settings.gateway_host}, but there are no tokens in {path}. Create one with "
             "`frameledger token new --name NAME`, or let it listen at 127.0.0.1 (FRAMELEDGER_GATEWAY_HOST)."
         )
     return LiveTokens(path, required=False)

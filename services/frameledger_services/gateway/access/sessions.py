@@ -29,23 +29,23 @@ from frameledger_services.settings import Settings
 
 SECONDS = 12 * 3600
 MAX_BYTES = 4_096
-"""The most bytes in the body of a request that brings a token."""
+"""Maximum bytes in the body of a request with a token."""
 
 
 def came_by_https(scope: Scope) -> bool:
-    """Returns whether a request came by https: as uvicorn says, to which a trusted proxy says so
-    (`X-Forwarded-Proto`)."""
+    """Returns whether a request came by https, according to uvicorn, which reads `X-Forwarded-Proto` of trusted
+    proxies."""
     return scope.get("scheme") == "https"
 
 
 def _name(is_https: bool) -> str:
-    """The cookie's name. On https it has a prefix with which other hosts of the domain, and pages on http, cannot set
-    it; there a cookie without the prefix may be theirs, so it is ignored."""
+    """Returns the cookie's name. On https it has a prefix that other hosts of the domain, and pages on http, cannot
+    set. A cookie without the prefix may be theirs, so it is ignored there."""
     return "__Host-frameledger-session" if is_https else "frameledger-session"
 
 
 class Sessions:
-    """The sessions of a gateway. It stores nothing of them: the signature proves what a cookie says."""
+    """The sessions of a gateway. It stores none of them: the signature proves the content of a cookie."""
 
     def __init__(self, settings: Settings, tokens: LiveTokens) -> None:
         key = settings.gateway_session_key
@@ -58,7 +58,7 @@ class Sessions:
         )
 
     def token_of(self, headers: Headers, *, is_https: bool) -> Token | None:
-        """Returns the token that a request's cookie stands for; None without one, and if cookie or token is too old."""
+        """Returns the token of a request's cookie; None without a cookie, or if cookie or token has expired."""
         signed = cookie_parser(headers.get("cookie", "")).get(_name(is_https))
         if signed is None:
             return None
@@ -92,7 +92,7 @@ class Sessions:
 def routes(sessions: Sessions) -> list[Route]:
     """Returns `/session`: POST begins one with `{"token": ...}`, GET describes the caller, DELETE ends it."""
 
-    # Besides the caller, the settings that its page needs.
+    # Includes the settings that the page needs.
     about = partial(_about, {} if sessions.trace_url is None else {"trace_url": sessions.trace_url})
 
     async def begin(request: Request) -> Response:

@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Objects of one kind: which of their fields are shown."""
+    """The visible fields of one kind of objects."""
 
     shown: frozenset[str]
     """Fields that are shown if they are scalars or lists of scalars."""
@@ -28,7 +28,7 @@ class Shape:
 
 
 def redacted(value: Any, shape: Shape) -> Any:
-    """Returns a JSON value, of this shape or a list of such, without words."""
+    """Returns a redacted JSON value, of this shape or a list of such."""
     match value:
         case dict():
             return {name: _field(name, one, shape) for name, one in value.items()}
@@ -52,7 +52,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _hidden(value: Any) -> Any:
-    # No hash: a short text is guessed from one.
+    # No hash: a short text can be guessed from its hash.
     if value is None:
         return None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -127,10 +127,10 @@ PROBLEM = Shape(
     _names("type title status detail instance newest context_id code frame published unpublished"),
     {"receipt": Shape(_names("erased_at version frames")), "frames": ANSWER},
 )
-"""Why a request failed. `detail` is the gateway's own sentence, which quotes at most the request."""
+"""A problem. `detail` is the gateway's own sentence, which quotes at most the request."""
 
 _STORED_FRAME = Shape(ANSWER.shown, {"frame": ANSWER}, ANSWER.shown_too)
-"""A stored frame with further fields beside it: here `frame` has columns of the table, not what was published."""
+"""A stored frame with further fields: here `frame` has columns of the table, not the published value."""
 
 _CALL = Shape(
     ANSWER.shown,
@@ -143,7 +143,7 @@ _CALL = Shape(
 )
 
 _CHANGED = Shape(frozenset())
-"""A term of two versions: that it changed, not to what."""
+"""A setting of two versions: whether it changed, not its values."""
 
 _TERMS = Shape(
     frozenset(),

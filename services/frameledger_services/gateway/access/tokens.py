@@ -28,8 +28,8 @@ from frameledger_services.settings import Settings
 FILE = "gateway-tokens.json"
 """The file's name in the data directory, unless a setting names another."""
 
-LOOK_SECONDS = 0.01
-"""The shortest time between two checks of a running gateway whether the file has changed. A command that changes the
+CHECK_SECONDS = 0.01
+"""Minimum interval between two checks of a running gateway whether the file has changed. A command that changes the
 file waits as long before it returns, so that every gateway on this machine applies the change by then."""
 
 ID_BYTES = 5
@@ -49,7 +49,7 @@ class TokensFileError(ConfigurationError):
 class TokenRefusedError(RefusedError):
     """A token cannot be created or revoked: its name is taken, or there is no token of that name.
 
-    Remedy: Choose another name; `frameledger token list` shows those that there are.
+    Remedy: Choose another name; `frameledger token list` lists the existing ones.
     """
 
 
@@ -68,7 +68,7 @@ class Token(BaseModel):
 
     scopes: Annotated[frozenset[Scope], Field(min_length=1)]
     prefix: Annotated[str, Field(max_length=255, pattern=r"^[^\x00]*$")] = ""
-    """It is valid for conversations whose id begins with this."""
+    """It is valid only for conversations whose id begins with this."""
 
     redact: bool = False
     created_at: AwareDatetime
@@ -98,20 +98,20 @@ class _File(BaseModel):
 
 
 def path_of(settings: Settings) -> Path:
-    """Returns where the tokens of a gateway with these settings are, whether the file is there or not."""
+    """Returns the path of the tokens file for these settings, whether or not the file exists."""
     return settings.gateway_tokens_file or settings.data_dir / FILE
 
 
 def id_in(text: str) -> str | None:
-    """Returns the id that a token's text names; None for what is no token."""
+    """Returns the id in a token's text; None for text that is not a token."""
     match = _TOKEN.fullmatch(text)
     return None if match is None else match["id"]
 
 
 def load(path: Path) -> tuple[Token, ...]:
-    """Returns the tokens of a file, in the order in which they were made.
+    """Returns the tokens of a file, in the order in which they were created.
 
-    Raises `TokensFileError`, also for a file that is not there.
+    Raises `TokensFileError`, also for a missing file.
     """
     try:
         loaded = _File.model_validate_json(path.read_bytes()).tokens
@@ -167,7 +167,7 @@ def create(
 
 
 def revoke(path: Path, which: str) -> Token:
-    """Delete the token of this name or id. Returns it once running gateways refuse it.
+    """Delete the token with this name or id. Returns it once running gateways refuse it.
 
     Raises `TokenRefusedError` if there is none, and `TokensFileError`.
     """
@@ -175,7 +175,7 @@ def revoke(path: Path, which: str) -> Token:
         token = next((one for one in tokens if which in (one.name, one.id)), None)
         if token is None:
             raise TokenRefusedError(
-                f"There is no token {which} in {path}. `frameledger token list` lists those that are."
+                f"There is no token {which} in {path}. `frameledger token list` lists the existing ones."
             )
         tokens.remove(token)
     return token
@@ -183,7 +183,7 @@ def revoke(path: Path, which: str) -> Token:
 
 @contextmanager
 def _change(path: Path) -> Iterator[list[Token]]:
-    """The tokens, to be changed by one process at a time, and written if nothing is raised."""
+    """Yields the tokens for a change by one process at a time. Writes them unless an exception is raised."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = os.open(path.parent, os.O_RDONLY)
@@ -196,15 +196,15 @@ def _change(path: Path) -> Iterator[list[Token]]:
         _write(path, tokens)
     finally:
         os.close(folder)
-    time.sleep(LOOK_SECONDS)
+    time.sleep(CHECK_SECONDS)
 
 
 def _write(path: Path, tokens: Sequence[Token]) -> None:
-    """Replace the file by a later one: a reader sees the old one or the new one, never a half."""
+    """Replace the file atomically: a reader sees the old one or the new one."""
     unfinished = path.with_name(f"{path.name}.unfinished")
     text = _File(tokens=tuple(tokens)).model_dump_json(indent=1) + "\n"
     try:
-        # Private, because the file tells the names of tokens and what they permit.
+        # Private, because the file has the names and permissions of tokens.
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(text)
             file.flush()
@@ -216,8 +216,8 @@ def _write(path: Path, tokens: Sequence[Token]) -> None:
 
 
 def _make_later(unfinished: int, path: Path) -> None:
-    """Set a file's time above that of the file that it replaces. Within a tick of the clock both times would be equal,
-    and inode and size may be too, and a gateway recognizes a change by these."""
+    """Set a file's time above that of the file that it replaces. A gateway detects a change by time, inode and size,
+    which may all be equal if both files are written within a tick of the clock."""
     if path.exists():
         replaced, stat = path.stat().st_mtime_ns, os.fstat(unfinished)
         if stat.st_mtime_ns <= replaced:
@@ -232,7 +232,7 @@ def _check_unique(path: Path, tokens: Sequence[Token]) -> None:
 
 
 def _first(error: ValidationError) -> str:
-    """The first mistake, without the value."""
+    """Returns the first validation error, without the value."""
     [first, *_] = error.errors(include_url=False, include_input=False)
     where = ".".join(str(part) for part in first["loc"])
     return f"{where}: {first['msg']}" if where else first["msg"]

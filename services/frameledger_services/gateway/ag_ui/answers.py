@@ -49,7 +49,7 @@ def settled_by_another_client(
     settled it, or if a user has spoken since.
 
     `given_as` is the id of the message that settled it: two clients may send the same result under different ids. The
-    stored result also has an id of ours, by which any client may know it.
+    stored result also has an id of our own, under which any client may have received it.
     """
     ours = messages.result_message_id(str(last.tool_call_id))
     if call.result == result(last) and (given_as is None or last.id in (given_as, ours)):

@@ -2,10 +2,10 @@
 
 The new part is one frame that requests an answer and expects the version with which the history was compared
 (`history`): if another client publishes in between, the fold ignores it and the comparison is repeated. The id of each
-frame is derived from the run's id and what it answers, so a repeated request publishes only what it had not published
-yet, and gets the same response. An ignored question has used up its id: the next comparison, even that of a repeated
-request, takes another one. A client that answers a call just after another client changes nothing, and receives the run
-that the earlier answer started.
+frame is derived from the run's id and what it answers, so a repeated request publishes only the missing frames, and
+gets the same response. The id of an ignored question is used up: the next comparison, even that of a repeated request,
+takes another one. If another client has answered a call before, a later answer changes nothing, and its client receives
+the run that the earlier answer started.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ CONTEXT_CHANGED = "context_changed"
 """The reason for which a question is not applied: another client published first."""
 
 ASKS = tuple(f"ask {number}" for number in range(10 * conversation_gate.TRIES))
-"""The names of the questions of one run (`frame_id`). A name is used up once its question is stored, whatever the
-outcome."""
+"""The names of the questions of one run (`frame_id`). A stored question uses up its name, whatever its outcome."""
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 """The interval at which a waiting request checks whether the client of the previous answer has left."""
 
 
@@ -53,7 +52,7 @@ class Question:
     run_request: RunInput
     frames: RequestFrames
     while_waiting: Callable[[], Awaitable[None]] | None = None
-    """Called from time to time while the request waits for the previous answer."""
+    """Called every `POLL_SECONDS` while the request waits for the previous answer."""
 
     async def ask(self) -> AskedRun:
         """Publish the request. Returns once it is stored. Raises the problems `conversation-busy`, `bad-parameter`,
@@ -72,7 +71,7 @@ class Question:
         thread = await self._without_abandoned(thread, results, facts)
         plan = await self._plan(thread.messages, self._without_answers(results), facts)
         if (answered := await self._settling.answer(thread, results)) is not None:
-            await self._say_behind(thread, plan, facts, unused[0])
+            await self._publish_after_answers(thread, plan, facts, unused[0])
             return answered
         if results:
             # Their calls are no longer in the history: they are messages like any other.
@@ -80,9 +79,9 @@ class Question:
         if self.run_request.resume and plan.kind == "append" and not plan.messages:
             # These answers were given before, and there is nothing else to publish.
             return AskedRun(thread.version, self.run_request.run_id)
-        return await self._say(thread, plan, facts, unused)
+        return await self._publish_messages(thread, plan, facts, unused)
 
-    async def _say(
+    async def _publish_messages(
         self, thread: Thread, plan: history.Plan, facts: Collection[str], unused: Sequence[str]
     ) -> AskedRun:
         """Publish the new messages, and compare the histories again whenever another client publishes in between."""
@@ -94,11 +93,11 @@ class Question:
             plan = await self._plan(thread.messages, self.run_request.conversation, facts)
         raise conversation_gate.busy(self.run_request.thread_id, conversation_gate.CHANGING)
 
-    async def _say_behind(
+    async def _publish_after_answers(
         self, thread: Thread, plan: history.Plan, facts: Collection[str], what: str
     ) -> None:
-        """Publish the other new messages after the answers, although they were said before the answers were known. A
-        history that replaces the one with the answers contains the answers itself."""
+        """Publish the other new messages after the answers, although they were written before the answers were known.
+        A history that replaces the one with the answers contains the answers itself."""
         if plan.kind == "replace":
             plan = await self._plan(thread.messages, self.run_request.conversation, facts)
         if plan.kind == "replace" or plan.messages:
@@ -138,7 +137,7 @@ class Question:
 
     async def _asked_before(self, stored: Mapping[str, FrameOutcome]) -> AskedRun | None:
         """Returns the run of this request if it was requested before; `stored` has the frames of that request.
-        Publishes the frames that the earlier request did not get to."""
+        Publishes the frames that the earlier request did not publish."""
         asks = {what: one for what, one in stored.items() if what in ASKS}
         answered = [
             one.version for what, one in stored.items() if what not in asks and one.reason != PLACE_REPLACED
@@ -154,8 +153,8 @@ class Question:
     async def _publish_rest(
         self, first: int, answered: Collection[str | None], unused: Sequence[str]
     ) -> None:
-        """Publish the frames that an earlier request of this run did not get to. Its first answer is stored at the
-        version `first`, and so are its answers to the calls in `answered`. Its messages are stored if `unused` has no
+        """Publish the frames that an earlier request of this run did not publish. Its answers to the calls in
+        `answered` are stored, the first one at the version `first`. Its messages are stored if `unused` has no
         question."""
         thread = await self._thread()
         conversation, facts = self.run_request.conversation, await self._settling.client_calls()
@@ -176,8 +175,8 @@ class Question:
             await self._publish_plan(replace(thread, messages=before), plan, unused[0], expects=False)
 
     async def _wait_until_free(self) -> Thread:
-        """Returns the conversation once nothing in it is being answered. Raises `conversation-busy`, and does so at
-        once if nothing would be answered."""
+        """Returns the conversation once no answer is in progress. Raises `conversation-busy` on timeout, or at once if
+        no question would be answered."""
         deadline = conversation_gate.deadline()
         thread_id = self.run_request.thread_id
         while True:
@@ -191,7 +190,7 @@ class Question:
             look = deadline
             if self.while_waiting is not None:
                 await self.while_waiting()
-                look = min(deadline, asyncio.get_running_loop().time() + LOOK_SECONDS)
+                look = min(deadline, asyncio.get_running_loop().time() + POLL_SECONDS)
             await conversation_gate.wait_for_change(self.dependencies, thread_id, thread.version, look)
 
     async def _with_tools(self, thread: Thread) -> Thread:
@@ -210,9 +209,8 @@ class Question:
     async def _without_abandoned(
         self, thread: Thread, results: Mapping[CallKey, Message], facts: Collection[str]
     ) -> Thread:
-        """Cancel the calls of clients that this request abandons: those that an interruption has stopped, and all of
-        them if it replaces the history, since their place is removed. Returns the state of the conversation
-        afterwards."""
+        """Cancel the calls of clients that this request abandons: interrupted ones, and all of them if it replaces the
+        history, since their place is removed. Returns the state of the conversation afterwards."""
         is_replaced = False
         if thread.waiting:
             plan = await self._plan(thread.messages, self._without_answers(results), facts)
@@ -229,7 +227,7 @@ class Question:
     async def _publish_plan(
         self, thread: Thread, plan: history.Plan, what: str, *, expects: bool = True
     ) -> AskedRun | None:
-        """Publish the plan. Returns None if the conversation has changed in between."""
+        """Publish the plan. Returns None if the conversation has changed since."""
         if thread.version == 0:
             frame = self.frames.opening(thread, plan, what, await self._served())
         else:
@@ -251,7 +249,7 @@ class Question:
         return AskedRun(stored.version, self.run_request.run_id)
 
     async def _publish(self, frame: AnyFrame, expected: int | None) -> PublishedFrame | None:
-        """Publish a frame. Returns None if the conversation is not as expected."""
+        """Publish a frame. Returns None if the conversation has changed since the version `expected`."""
         try:
             stored = await publishing.publish(
                 self.dependencies, self.request, self.run_request.thread_id, frame, expected

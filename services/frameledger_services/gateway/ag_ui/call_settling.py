@@ -75,9 +75,8 @@ class CallSettling:
         return bool(left)
 
     async def answer(self, thread: Thread, results: Mapping[CallKey, Message]) -> AskedRun | None:
-        """Publish the answers to waiting calls: those of `resume`, and tool messages. Returns the run with which the
-        conversation continues, or None if no answer counts. If another client answered first, it is the run that the
-        other's answer started."""
+        """Publish the answers to waiting calls: those of `resume`, and tool messages. Returns the run that continues
+        the conversation, or None if no answer counts. If another client answered first, its answer started that run."""
         waiting = {(call.tool_call_id, call.requested_version): call for call in thread.waiting}
         frames: list[AnyFrame] = []
         for entry in self.run_request.resume or ():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class ClientCopy:
     """What is known of a client's messages while events are made for it."""
 
-    is_told_anew: bool
+    text_differs: bool
     """Whether the streamed text differs from the stored message, or has another id: then the messages are sent again
     after it."""
 

@@ -1,4 +1,4 @@
-"""Follows a run of a client as events, over our attempts, calls and runs, until none of them is in progress."""
+"""Follows a run of a client as events, across attempts, calls and runs, until none of them is in progress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from frameledger_services.gateway.ag_ui.streamed_message import Event
 from frameledger_services.gateway.ag_ui.translation import QUIET, Translation
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.follower import Chunk
-from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
+from frameledger_services.gateway.live.hub import UNNOTIFIED_WAKE_SECONDS
 from frameledger_services.store import client_calls, conversation_state
 from frameledger_services.store.client_calls import BegunCall, WaitingCall
 from frameledger_services.store.client_requests import AskedRun
@@ -68,7 +68,7 @@ class FollowedRun:
 
         self._dependencies = dependencies
         self._tools = frozenset(tools)
-        # An answer to a call is an event of this run; anything else that was said is one of its messages.
+        # An answer to a call is an event of this run; any other new message is in its snapshot.
         self._begin = asked_run.version - asked_run.is_answer
         self._translation = Translation(
             thread_id, asked_run.run_id, parent_run_id, is_mirror=asked_run.is_mirror
@@ -85,7 +85,7 @@ class FollowedRun:
     def is_closed(self) -> bool:
         return self._follower.is_closed
 
-    def let_go(self) -> EventBatch:
+    def stopping(self) -> EventBatch:
         """Returns the event for a client whose run continues while this gateway stops."""
         stopping = "The gateway is stopping. The run continues: reconnect to it."
         version = self._follower.cursor.version
@@ -124,7 +124,7 @@ class FollowedRun:
                 *of_frame, begun_calls.get(frame.version, ()), written.get(frame.version, ())
             )
             if self._translation.is_stale and not (following and following.type in QUIET):
-                events += self._translation.restated(await self._messages(frame.version))
+                events += self._translation.snapshot(await self._messages(frame.version))
             if events:
                 yield EventBatch(frame.version, events)
 
@@ -148,12 +148,12 @@ class FollowedRun:
         return by_version
 
     async def _waiting_at_end(self, chunk: Chunk) -> Sequence[WaitingCall] | None:
-        """Returns the calls that wait after this chunk; None if a run is open, or a call that the conversation waits
-        for, or new frames have arrived."""
+        """Returns the calls that wait after this chunk; None if a run or a call that the conversation waits for is
+        open, or new frames have arrived."""
         if chunk.head is not None and chunk.head.open_run_id is not None:
-            # So it is while an answer streams: querying its runs and calls for every piece would take longer.
+            # The case while an answer streams. Querying runs and calls for every piece would take longer.
             return None
-        # Before the version is read: what somebody changes in between has a later one.
+        # Before the version is read, so a change in between has a later version.
         waiting = await self._read(client_calls.waiting, self.thread_id)
         goes_on, newest = await self._read(conversation_state.goes_on, self.thread_id)
         return None if goes_on or newest != chunk.version else waiting
@@ -167,11 +167,11 @@ class FollowedRun:
     async def _read(
         self, read: Callable[Concatenate[Connection, _P], Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
-        """Read from the database. Waits out outages, as the hub does: an error would end a stream that has begun."""
+        """Read from the database. Waits during outages, as the hub does: an error would end a stream that has begun."""
         while True:
             try:
                 return await self._dependencies.database.read(read, *args, **kwargs)
             except DatabaseUnavailableError:
                 if self.is_closed:
                     raise
-                await asyncio.sleep(BLIND_LOOK_SECONDS)
+                await asyncio.sleep(UNNOTIFIED_WAKE_SECONDS)

@@ -33,10 +33,10 @@ class _Absent:
     run_id: str
     source: str
     waiting: asyncio.Task[None] | None = None
-    """Waits for it, and then interrupts the run."""
+    """The task that waits for it, and then interrupts the run."""
 
     is_over: bool = False
-    """Whether it was waited for long enough."""
+    """Whether the wait has ended."""
 
 
 class Presence:
@@ -52,7 +52,7 @@ class Presence:
         """Called when a client begins to follow this run of a conversation."""
         self._streams[thread_id] += 1
         self._marks.add("ag_ui", "followed", thread_id, run_id)
-        self._wait_no_more(thread_id)
+        self._stop_waiting(thread_id)
 
     def ended(self, thread_id: str, run_id: str, source: str | None, has_left: bool) -> None:
         """Called when a client stops following. If it `has_left` before the end of the run, and no other client of this
@@ -68,7 +68,7 @@ class Presence:
             absent.waiting = asyncio.create_task(self._wait(thread_id, absent))
             self._marks.add("ag_ui", "left", thread_id, run_id)
 
-    async def asks(self, thread_id: str, run_id: str) -> None:
+    async def requests_run(self, thread_id: str, run_id: str) -> None:
         """Called when a client requests a run. Another run that a client of this process has left is interrupted at
         once instead of after a while. If the interruption cannot be published, the next request or the end of the wait
         interrupts that run."""
@@ -78,12 +78,12 @@ class Presence:
         await self._interrupt_absent(thread_id, absent)
         # The wait may have ended in the meantime, and a client may have left another run.
         if self._absent.get(thread_id) is absent:
-            self._wait_no_more(thread_id)
+            self._stop_waiting(thread_id)
 
-    async def asks_again(self, thread_id: str, run_id: str, source: str) -> None:
+    async def waits_for_run(self, thread_id: str, run_id: str, source: str) -> None:
         """Called while a client's request waits because another run is in progress. That run is interrupted if its
         client has left, even if it was a client of another gateway, or left only now."""
-        await self.asks(thread_id, run_id)
+        await self.requests_run(thread_id, run_id)
         last_run = await self._dependencies.database.read(client_requests.last_asked_run, thread_id)
         if last_run is None or last_run.run_id == run_id:
             return
@@ -92,8 +92,8 @@ class Presence:
 
     @contextmanager
     def held(self, thread_id: str, run_id: str) -> Iterator[None]:
-        """Keeps this run from being interrupted during the block, in which a client comes back to it. If no client
-        follows the run when the block ends, its client counts as having left again."""
+        """Keeps this run from being interrupted during the block, in which a client reconnects to it. If no client
+        follows the run at the end of the block, its client counts as having left again."""
         absent = self._absent.get(thread_id)
         if absent is None or absent.run_id != run_id:
             # Another gateway may be the one that waits for the client.
@@ -127,7 +127,7 @@ class Presence:
             if self._absent.get(thread_id) is absent:
                 del self._absent[thread_id]
 
-    def _wait_no_more(self, thread_id: str) -> None:
+    def _stop_waiting(self, thread_id: str) -> None:
         """Stop waiting for the client of a run."""
         if (absent := self._absent.pop(thread_id, None)) is None:
             return
@@ -142,7 +142,7 @@ class Presence:
         return {marks[one] for one in await self._marks.found(marks)}
 
     async def _interrupt_absent(self, thread_id: str, absent: _Absent) -> None:
-        """Interrupt the run that a client has left, unless it comes back while it is read whether that goes on."""
+        """Interrupt the run that a client has left, unless the client comes back during the checks."""
         await self._interrupt(
             thread_id, absent.run_id, absent.source, lambda: self._absent.get(thread_id) is absent
         )

@@ -34,13 +34,13 @@ class RequestFrames:
 
     run_request: RunInput
 
-    brought: Sequence[dict[str, Any]]
+    client_functions: Sequence[dict[str, Any]]
     """The client's own functions, in the stored format."""
 
     def tools(self, thread: Thread) -> AnyFrame | None:
         """Returns the frame that gives the conversation the client's functions. Returns None if it has them, or is new:
         the first frame of a new conversation has them."""
-        tools = client_tools.beside(thread.tools, self.brought) if thread.version else None
+        tools = client_tools.merged(thread.tools, self.client_functions) if thread.version else None
         if tools is None:
             return None
         # One id for each attempt: at another version it is another frame.
@@ -67,7 +67,7 @@ class RequestFrames:
     def opening(self, thread: Thread, plan: Plan, what: str, served: Sequence[dict[str, Any]]) -> AnyFrame:
         """Returns the first frame of a new conversation, with the functions in `served` and the client's own."""
         messages, about = self._new(thread, plan, what)
-        return request_frames.opening(messages, served, self.brought, about)
+        return request_frames.opening(messages, served, self.client_functions, about)
 
     def question(self, thread: Thread, plan: Plan, what: str) -> AnyFrame:
         """Returns the frame with the new messages, which asks for an answer."""

@@ -59,7 +59,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             policy.AG_UI,
             runs.run,
             scope=("append", "read"),
-            summary="AG-UI 1.0: say something in a conversation, and follow the run that answers.",
+            summary="AG-UI 1.0: send messages to a conversation, and follow the run that answers.",
             parameters=[parameters.TRACE],
             body={
                 "required": True,
@@ -84,9 +84,12 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             policy.AG_UI + "/{context_id}",
             runs.reconnect,
             scope="read",
-            summary="AG-UI 1.0: return to the latest run of a conversation: its events from the beginning on.",
+            summary="AG-UI 1.0: reconnect to the latest run of a conversation: its events from the beginning on.",
             parameters=[parameters.CONTEXT, LAST],
-            answers={200: _EVENTS, 204: {"description": "It is over, and the client has all of it."}},
+            answers={
+                200: _EVENTS,
+                204: {"description": "The run has ended, and the client has all of its events."},
+            },
             problems=(*problems, "erased"),
         ),
     ]
@@ -105,15 +108,15 @@ class ClientRuns:
         # In a thread: the body may have megabytes, and the schemas of its functions may take seconds to check.
         run_request = await asyncio.to_thread(run_input.read, await body.read_bytes(request, body.JSON_TYPES))
         _check_thread(request, run_request.thread_id)
-        tools = await asyncio.to_thread(brought, run_request) if run_request.tools else ()
+        tools = await asyncio.to_thread(client_functions, run_request) if run_request.tools else ()
         # Checked before anything is published: without a free slot for a follower the run could not be sent.
         self._dependencies.hub.check_room()
         presence, thread_id, run_id = self._presence, run_request.thread_id, run_request.run_id
-        await presence.asks(thread_id, run_id)
+        await presence.requests_run(thread_id, run_id)
         with presence.held(thread_id, run_id):
-            asks_again = partial(presence.asks_again, thread_id, run_id, source_of(request))
+            while_waiting = partial(presence.waits_for_run, thread_id, run_id, source_of(request))
             frames = RequestFrames(run_request, tools)
-            asked_run = await Question(self._dependencies, request, run_request, frames, asks_again).ask()
+            asked_run = await Question(self._dependencies, request, run_request, frames, while_waiting).ask()
             read_log.note(request.scope, thread_id, asked_run.version)
             names = [one.name for one in run_request.tools or ()]
             return await self._stream(request, thread_id, asked_run, run_request.parent_run_id, names)
@@ -165,9 +168,9 @@ def source_of_stop(request: Request, asked_run: AskedRun) -> str | None:
     return source_of(request) if may_stop else None
 
 
-def brought(run_request: RunInput) -> Sequence[dict[str, Any]]:
+def client_functions(run_request: RunInput) -> Sequence[dict[str, Any]]:
     """Returns the client's own functions in the form of the log. Raises `bad-parameter`."""
-    return client_tools.brought(
+    return client_tools.stored_definitions(
         client_tools.Definition(one.name, one.description, one.parameters) for one in run_request.tools or ()
     )
 

@@ -16,8 +16,7 @@ from frameledger_services.gateway.problems import ProblemError
 
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 Key = Annotated[str, Field(pattern=r"^[^\x00]*$")]
-"""Both are searched for in the database, so they have no NUL, and no half of a character: pydantic refuses one where a
-pattern is given."""
+"""Both are used in queries, so they have no NUL and no unpaired surrogate: the pattern makes pydantic refuse these."""
 
 
 class _Input(BaseModel):
@@ -60,7 +59,7 @@ class Tool(_Input):
 
 
 class Context(_Input):
-    """Something that the model should know."""
+    """Context that the application gives the model."""
 
     description: str
     value: str
@@ -96,7 +95,7 @@ class RunInput(_Input):
 def read(body: bytes) -> RunInput:
     """Parse a body. Raises `bad-parameter`."""
     try:
-        # Not pydantic's parser, which refuses half a character: a history may have one, and we send them too.
+        # Not pydantic's parser, which refuses unpaired surrogates: a history may have them, and our messages too.
         return RunInput.model_validate(strict_json.loads(body))
     except DecodeError as error:
         raise ProblemError("bad-parameter", f"RunAgentInput: the body: {error}.") from None

@@ -47,8 +47,8 @@ class RunStream(Response):
             while not self._run.is_over and not self._run.is_closed and not self._is_gone.is_set():
                 await self._step(send)
             if not self._run.is_over and not self._is_gone.is_set():
-                # A body that ended here would be taken for the complete answer.
-                await timed_send.send_piece(send, self._run.let_go().written())
+                # If the body ended here, the client would take it for the complete answer.
+                await timed_send.send_piece(send, self._run.stopping().written())
             await timed_send.send_end(send)
         except TimeoutError:
             protocol.abort(scope)

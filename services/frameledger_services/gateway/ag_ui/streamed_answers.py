@@ -58,7 +58,7 @@ class StreamedAnswers:
             self._answers, self._is_unnamed = frame.run_id, False
             self._texts[frame.run_id] = 0
         # A mirror keeps the text of an earlier attempt, which may have the run's id.
-        self._name = f"said-{version}" if self._copy.is_told_anew else self._answers
+        self._name = f"said-{version}" if self._copy.text_differs else self._answers
 
     def say(self, frame: TextFrame, *, carries_spaces: bool) -> Iterator[Event]:
         """Add a piece of text."""
@@ -85,7 +85,7 @@ class StreamedAnswers:
         yield {"type": "TEXT_MESSAGE_END", "messageId": text.message_id}
         assert self._answers is not None
         self._texts[self._answers] += 1
-        self._copy.is_stale = self._copy.is_stale or self._copy.is_told_anew
+        self._copy.is_stale = self._copy.is_stale or self._copy.text_differs
 
     def start_thought(self, version: int) -> Iterator[Event]:
         """Begin a thought."""

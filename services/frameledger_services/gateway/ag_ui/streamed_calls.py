@@ -39,7 +39,7 @@ class StreamedCalls:
         self, tool_call_id: str, function_name: str, arguments: Any, synchronous: bool = True
     ) -> Iterator[Event]:
         """Returns the events for a call that has begun."""
-        if self._copy.is_told_anew:
+        if self._copy.text_differs:
             self._copy.is_stale = True
             return
         name = self.names.note_call(tool_call_id)
@@ -69,7 +69,7 @@ class StreamedCalls:
             return
         message = call_messages.result(ToolCallId(frame.tool_call_id), frame.result)
         yield self._result(name, message["content"])
-        self._copy.is_stale = self._copy.is_stale or self._copy.is_told_anew
+        self._copy.is_stale = self._copy.is_stale or self._copy.text_differs
 
     def cancel(self, frame: FunctionCallCancelFrame) -> Iterator[Event]:
         """Returns the events for a cancelled call."""
@@ -79,7 +79,7 @@ class StreamedCalls:
             self._copy.is_stale = True
             return
         yield self._result(name, call_messages.cancelled(ToolCallId(frame.tool_call_id))["content"])
-        self._copy.is_stale = self._copy.is_stale or self._copy.is_told_anew
+        self._copy.is_stale = self._copy.is_stale or self._copy.text_differs
 
     def _result(self, name: str, content: str) -> Event:
         return {

@@ -1,7 +1,7 @@
 """Text of a response while it streams: pieces in, deltas out, which together are the message that will be stored.
 
-The stored text is trimmed, has the spaces of R2.2 at its seams, and no half of a character (`evolve.text`). So space at
-an end, and a half whose other half may still come, are held back until the next piece.
+The stored text is trimmed, has the spaces of R2.2 between its pieces, and no unpaired surrogate (`evolve.text`). So
+space at an end, and a surrogate whose other half may still come, are held back until the next piece.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class StreamedText:
         self.is_begun = False
 
     def add(self, piece: str, carries_spaces: bool) -> str:
-        """Take the next piece. Returns the text that is certain now and was not returned before."""
+        """Take the next piece. Returns the text that is final now and was not returned before."""
         after = plus(self._last, piece, carries_spaces)
         if after is None or after is self._last:
             return ""
-        # Only the last piece decides whether a seam gets a space.
+        # Only the last piece decides whether a space is added before the next one.
         self._last = Text(None, after.piece, carries_spaces, after.length)
         held = self._held + after.piece
         if not self.is_begun:

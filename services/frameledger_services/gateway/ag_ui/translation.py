@@ -3,8 +3,8 @@
 Events show the effect of frames on the conversation, so a frame that was not applied has none. Text streams before it
 is stored, under the id that its message will have (`messages`). A call is shown when it is in progress, since the
 conversation has it only then. If frames change messages in a way for which the protocol has no event (an attempt is
-superseded, another client says something, the history is replaced), all messages are sent again: `is_stale` is true
-once no text is open, and `restated` returns the event unless the client has just received the same.
+superseded, another client sends a message, the history is replaced), all messages are sent again: `is_stale` is true
+once no text is open, and `snapshot` returns the event unless the client has just received the same.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class Translation:
     def __init__(
         self, thread_id: str, run_id: str, parent_run_id: str | None = None, *, is_mirror: bool = False
     ) -> None:
-        """With `is_mirror` the streamed texts and calls are not those that are stored (RA5.mirror)."""
+        """With `is_mirror` the streamed texts and calls differ from the stored ones (RA5.mirror)."""
         self._of_run = {"threadId": thread_id, "runId": run_id}
         self._parent_run_id = parent_run_id
-        # The streamed text of a mirror is not what is stored.
-        self._copy = ClientCopy(is_told_anew=is_mirror)
+        # The streamed text of a mirror differs from the stored one.
+        self._copy = ClientCopy(text_differs=is_mirror)
         self._answers = StreamedAnswers(self._copy)
         self._calls = StreamedCalls(self._copy)
-        self._stated: list[Event] | None = None
-        """The messages that were sent last as a whole; None once other events were returned after them."""
+        self._last_snapshot: list[Event] | None = None
+        """The messages of the last snapshot; None once other events have followed it."""
 
         self._usage = RunUsage()
         self._cause: tuple[str, str] | None = None
@@ -86,15 +86,19 @@ class Translation:
         started: Event = {"type": "RUN_STARTED", **self._of_run, "protocolVersion": PROTOCOL_VERSION}
         if self._parent_run_id is not None:
             started["parentRunId"] = self._parent_run_id
-        return [started, *self.restated(messages)]
+        return [started, *self.snapshot(messages)]
 
-    def restated(self, messages: Sequence[ShownMessage]) -> list[Event]:
+    def snapshot(self, messages: Sequence[ShownMessage]) -> list[Event]:
         """Returns the event with all messages, or none if the client has just received the same. `messages` are those
         of the conversation after the last frame that was taken."""
         self._copy.is_stale = False
-        before = self._stated
-        self._stated, self._calls.names = shown(messages)
-        return [] if self._stated == before else [{"type": "MESSAGES_SNAPSHOT", "messages": self._stated}]
+        before = self._last_snapshot
+        self._last_snapshot, self._calls.names = shown(messages)
+        return (
+            []
+            if self._last_snapshot == before
+            else [{"type": "MESSAGES_SNAPSHOT", "messages": self._last_snapshot}]
+        )
 
     @property
     def is_stale(self) -> bool:
@@ -124,7 +128,7 @@ class Translation:
         for call in begun_calls:
             events += self._calls.begin(call.tool_call_id, call.function_name, call.arguments)
         if events:
-            self._stated = None
+            self._last_snapshot = None
         self._copy.is_stale = self._copy.is_stale or _of_events(events) != _of_messages(written)
         return events
 
@@ -136,7 +140,7 @@ class Translation:
         if reason == "place_replaced" and isinstance(
             frame, FunctionCallResultFrame | FunctionCallCancelFrame
         ):
-            # It is settled anyway.
+            # It is settled in any case.
             self._calls.names.settle(frame.tool_call_id)
         return []
 
@@ -189,10 +193,10 @@ class Translation:
             case "FunctionCallCancelFrame":
                 yield from self._calls.cancel(frame)
             case "LLMMessagesUpdateFrame" | "LLMMessageRewriteFrame" | "LLMMirrorFrame" | "LLMContextFrame":
-                self._copy.is_stale = self._copy.is_told_anew = True
+                self._copy.is_stale = self._copy.text_differs = True
             case "LLMContextEraseFrame":
                 yield from self._answers.close()
-                self._copy.is_stale = self._copy.is_told_anew = True
+                self._copy.is_stale = self._copy.text_differs = True
             case "EndFrame" | "CancelFrame":
                 yield from self._answers.close()
                 self._copy.is_stale = self._was_stopped = True

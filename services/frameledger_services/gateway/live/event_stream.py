@@ -19,13 +19,13 @@ from frameledger_services.gateway.media_types import EVENT_STREAM
 from frameledger_services.gateway.metrics import StreamEnd
 
 HEARTBEAT_SECONDS = 15.0
-LIFE_SECONDS = 15 * 60.0
-LIFE_JITTER = 0.2
+MAX_STREAM_SECONDS = 15 * 60.0
+STREAM_JITTER = 0.2
 """The duration of a stream varies randomly by this share, so that streams move to new processes one after another."""
 
 HEADERS = {
     "Cache-Control": "no-store",
-    # Otherwise nginx buffers events before it forwards them.
+    # Otherwise nginx buffers events.
     "X-Accel-Buffering": "no",
 }
 
@@ -61,7 +61,7 @@ class EventStream(Response):
                 why = "ended"
             await timed_send.send_end(send)
         except TimeoutError:
-            # The client reconnects, and continues from its version.
+            # The client reconnects and continues from its version.
             why = "slow"
             if protocol.abort(scope):
                 # The server treats the response as broken until it has noticed that the client disconnected.
@@ -73,7 +73,7 @@ class EventStream(Response):
 
     async def _go_on(self, send: Send) -> None:
         loop = asyncio.get_running_loop()
-        end = loop.time() + LIFE_SECONDS * random.uniform(1 - LIFE_JITTER, 1 + LIFE_JITTER)
+        end = loop.time() + MAX_STREAM_SECONDS * random.uniform(1 - STREAM_JITTER, 1 + STREAM_JITTER)
         while not self._follower.is_closed and (left := end - loop.time()) > 0:
             chunk = await self._follower.next(min(left, HEARTBEAT_SECONDS))
             if self._follower.is_closed:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from frameledger_services.gateway.live.hub import Hub
 
 ERASED, PARKED = "erased", "parked"
-"""Codes of why an answer can no longer be followed."""
+"""Codes of the reasons why an answer can no longer be followed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Chunk:
     """The follower's cursor after this chunk."""
 
     is_all: bool
-    """Whether the conversation had no more frames when it was read."""
+    """Whether the conversation had no further frames when it was read."""
 
     exists: bool
     erased_version: int | None
@@ -47,7 +47,7 @@ class Chunk:
 
     @property
     def lost(self) -> tuple[str, str] | None:
-        """Why no answer can be followed any more, as a code and a sentence; None if one can."""
+        """Returns why no answer can be followed any more, as a code and a sentence; None if one can."""
         if self.erased_version is not None or not self.exists:
             return ERASED, "The conversation was erased."
         if self.head is not None and self.head.status == "parked":

@@ -34,11 +34,11 @@ from frameledger_services.store.progress_channel import Notification
 from frameledger_services.supervision import Backoff
 
 TICK_SECONDS = 0.02
-LOOK_SECONDS = 5.0
+WAKE_SECONDS = 5.0
 """Interval at which all followers are woken while notifications are received."""
 
-BLIND_LOOK_SECONDS = 1.0
-"""The same while no notifications are received."""
+UNNOTIFIED_WAKE_SECONDS = 1.0
+"""Interval at which all followers are woken while no notifications are received."""
 
 MAX_FOLLOWERS = 2_000
 MAX_FRAMES = 500
@@ -48,7 +48,7 @@ MAX_BYTES = 1 << 20
 STATEMENT_CURSORS = 256
 STATEMENT_BYTES = 16 << 20
 MIN_BYTES = 64 << 10
-"""Limits of one statement: if many cursors are far behind, each receives less at once, but at least this much."""
+"""Limits of one statement: if many cursors are far behind, each receives less at once, but at least `MIN_BYTES`."""
 
 _NAME = "frameledger-gateway"
 
@@ -64,7 +64,7 @@ class TooManyFollowersError(TransientError):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A place in a conversation. Followers at the same one receive the same bytes."""
+    """A position in a conversation. Followers at the same position receive the same bytes."""
 
     cursor: StreamCursor
     is_greeted: bool
@@ -82,7 +82,7 @@ class Hub:
         self._topic = TopicNames(settings.topic_prefix).frames
         self._followers: set[Follower] = set()
         self._by_conversation: defaultdict[str, set[Follower]] = defaultdict(set)
-        """By the hash of the conversation's id, as in notifications."""
+        """The followers by the hash of the conversation's id, as in notifications."""
 
         self._due: dict[Follower, None] = {}
         """The followers to read for, in the order in which they were woken."""
@@ -137,7 +137,7 @@ class Hub:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._listen())
-                tasks.create_task(self._look())
+                tasks.create_task(self._wake_all())
                 tasks.create_task(self._read())
         finally:
             await self._database.close()
@@ -180,7 +180,7 @@ class Hub:
                     async for payload in progress_channel.notifications(connection):
                         self.is_listening = True
                         backoff.reset()
-                        # The first one says nothing: it wakes all, for frames that were stored while no
+                        # The first one names no conversations: it wakes all, for frames that were stored while no
                         # notifications were received.
                         self.moved(progress_channel.read_notification(payload))
             except (psycopg.Error, FrameledgerError) as error:
@@ -189,10 +189,10 @@ class Hub:
                 _log.warning("gateway.not_listening", reason=transient.reason(error), again_in=seconds)
                 await asyncio.sleep(seconds)
 
-    async def _look(self) -> None:
+    async def _wake_all(self) -> None:
         """Wake all followers from time to time."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS if self.is_listening else BLIND_LOOK_SECONDS)
+            await asyncio.sleep(WAKE_SECONDS if self.is_listening else UNNOTIFIED_WAKE_SECONDS)
             self.moved(Notification())
 
     async def _read(self) -> None:
@@ -219,7 +219,7 @@ class Hub:
                     frame_count += len(reading.frames) * len(followers)
                     if reading.head is not None and place.cursor.version is not None:
                         behind = max(behind, reading.head.version - place.cursor.version)
-                self.metrics.gave(frame_count, behind)
+                self.metrics.sent(frame_count, behind)
             if self._due:
                 self._wake.set()
 
@@ -228,7 +228,7 @@ class Hub:
         places: defaultdict[_Place, list[Follower]] = defaultdict(list)
         for follower in list(self._due):
             if not follower.is_asking:
-                # Its wait ended meanwhile; `has_news` is kept.
+                # Its wait has ended since; `has_news` is kept.
                 del self._due[follower]
                 continue
             place = _Place(follower.cursor, follower.is_greeted)

@@ -1,16 +1,16 @@
 """uvicorn's protocol, changed for clients that are slow, unusual or hostile.
 
 *Abort.* A server closes a connection when its client has read the buffer, so a client that reads nothing would keep
-connection and buffer indefinitely. Here a connection can be aborted, and it is if its client hardly reads an answer,
-even a complete one: uvicorn would wait for as long as the client keeps its side open.
+connection and buffer indefinitely. Here a connection is aborted if its client hardly reads a response, even a complete
+one: uvicorn would wait as long as the client keeps its side open.
 
 *Heads.* A caller is known only after the head of its request, so the size of a head and its duration are limited: it
 has to be complete by the time at which an idle connection would be closed, however often a byte of it arrives. Trailer
 fields are ignored.
 
-*Pipelines.* A client may send requests without waiting for the answers. A few of them are kept; nothing more is parsed
-or read until one is answered. So such a client is slowed down and takes no memory. Until then only a write notices that
-the client is gone.
+*Pipelines.* A client may send requests without waiting for the answers. A few of them are queued; nothing more is
+parsed or read until one is answered. So such a client is slowed down and uses no memory. Until then only a write
+notices that the client is gone.
 
 *Upgrades.* A request that offers another protocol is still a request of HTTP/1.1. The parser takes the bytes after such
 a head for the other protocol, and the body of the request would be lost; Java's client offers HTTP/2 by default.
@@ -54,15 +54,14 @@ PIECE_BYTES = 2048
 """The number of bytes that are parsed at once, since the parser cannot be stopped: about a hundred requests without
 fields."""
 
-MAX_PASSED_OVER = 64 * 1024 * 1024
-"""The maximum of a body that is discarded after the request was answered, if the connection closes after the answer,
-and for at most as long as an idle connection stays open. Many clients read no answer before they have sent
-everything."""
+MAX_DISCARDED = 64 * 1024 * 1024
+"""Maximum bytes of a body that are read and discarded after the response, if the connection closes after it, for at
+most as long as an idle connection stays open. Many clients read no response before they have sent everything."""
 
 UNREAD_SECONDS = 45.0
 MIN_RATE = 1_000
-"""A connection is aborted if its client reads fewer bytes a second than this for that time. Streams, which write at
-least every 15 s and then wait 20 s, notice a slow client earlier, and count it as slow (`timed_send`)."""
+"""A connection is aborted if its client reads fewer bytes a second than `MIN_RATE` for `UNREAD_SECONDS`. Streams, which
+write at least every 15 s and then wait 20 s, notice a slow client earlier, and count it as slow (`timed_send`)."""
 
 _INVALID = "Invalid HTTP request received."
 
@@ -79,7 +78,7 @@ class AbortableProtocol(HttpToolsProtocol):
     _is_in_head = True
     _running: RequestResponseCycle | None = None
     _unparsed = b""
-    _passed_over: int | None = None
+    _discarded: int | None = None
 
     _watching: asyncio.TimerHandle | None = None
 
@@ -120,9 +119,9 @@ class AbortableProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Called with data from the client."""
-        if self._passed_over is not None:
-            self._passed_over += len(data)
-            if self._passed_over > MAX_PASSED_OVER:
+        if self._discarded is not None:
+            self._discarded += len(data)
+            if self._discarded > MAX_DISCARDED:
                 self.transport.abort()
             return
         # uvicorn's own handler is not called: it would end the time limit of a head at its first byte.
@@ -183,7 +182,7 @@ class AbortableProtocol(HttpToolsProtocol):
         """Close the connection after the requests that are being answered."""
         if self._running is not None and self._running.response_complete and self._running.more_body:
             # It is closed like an idle one, or by its client.
-            self._passed_over = 0
+            self._discarded = 0
             self.transport.write_eof()
         else:
             self.transport.close()
@@ -198,7 +197,7 @@ class AbortableProtocol(HttpToolsProtocol):
                 self._unparsed = data[begin:]
                 break
             self._parse(data[begin : begin + PIECE_BYTES])
-        # The bodies of waiting requests are not read, so only this limits how much of the last one is buffered.
+        # The bodies of queued requests are not read, so only this limits how much of the last one is buffered.
         self.flow.is_enough = bool(self.pipeline) and (
             len(self.pipeline) >= MAX_WAITING or len(self.cycle.body) > HIGH_WATER_LIMIT
         )
@@ -282,7 +281,7 @@ class AbortableProtocol(HttpToolsProtocol):
 
 
 class _Reading(FlowControl):
-    """uvicorn's flow control, which each answered request asks to resume reading."""
+    """uvicorn's flow control. Each answered request resumes reading by it."""
 
     is_enough = False
     """Whether reading stays paused because enough requests wait."""

@@ -1,4 +1,4 @@
-"""`GET /v1/contexts/{id}/stream`: a conversation's frames as server-sent events, from a version on and as they are
+"""`GET /v1/contexts/{id}/stream`: a conversation's frames as server-sent events, from a version on and while they are
 stored."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _read_after(text: str) -> int | None:
 AFTER: Parameter[int | None] = Parameter(
     "after",
     {"anyOf": [{"type": "integer", "minimum": 0, "maximum": INT64_MAX}, {"enum": [NEWEST]}]},
-    f"Begin after this version; `{NEWEST}`: with the frames that come from now on. Default: 0, with the first frame.",
+    f"Begin after this version; `{NEWEST}`: with frames that are stored from now on. Default: 0, with the first frame.",
     _read_after,
 )
 LAST = Parameter(
@@ -68,9 +68,9 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             summary="Follow the frames of a conversation as they are stored, as server-sent events.",
             answers={
                 200: {
-                    "description": "Events `frame`, `head` when there is no more for now, `reset` if the client has "
-                    "more than there is, `gone` if the conversation was erased. Their `id` is the version up to which "
-                    "the client has everything.",
+                    "description": "Events `frame`, `head` after the newest frame, `reset` if the client has more "
+                    "frames than exist, `gone` if the conversation was erased. Their `id` is the version up to "
+                    "which the client has everything.",
                     "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
                 },
                 204: {"description": "The client has everything, and the conversation ended or was erased."},
@@ -109,7 +109,7 @@ async def _answer(follower: Follower, after: int | None, *, is_resumed: bool, is
     if first is None:
         if not is_resumed:
             raise ProblemError("database-away", "PostgreSQL does not respond.")
-        # A browser treats any error as the end, so a client that reconnects waits for the database.
+        # A browser does not reconnect after an error, so a client that reconnects waits for the database.
     elif not (first.exists or first.erased_version is not None or is_patient):
         raise NoSuchContextError(follower.cursor.context_id)
     elif _is_over(first, after) and not is_patient:

@@ -1,4 +1,4 @@
-"""Sends the body of a long response, and gives up a client that reads nothing of it for a while."""
+"""Sends the body of a long response, with a timeout for a client that reads nothing of it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ async def send_piece(send: Send, data: bytes) -> None:
 
 
 async def send_end(send: Send) -> None:
-    """End the body. Raises TimeoutError for a client that reads nothing: the end, too, waits for room after the last
-    piece."""
+    """End the body. Raises TimeoutError for a client that reads nothing: the end also waits for buffer space."""
     await _send(send, b"", more_body=False)
 
 

@@ -1,6 +1,6 @@
 """Responses to HTTP/1.0 clients, which do not know chunked bodies: a body of unknown length ends with its connection.
 
-uvicorn sends chunks to all clients, and these clients take the chunk lengths for parts of the body (RFC 9112, 6.1).
+uvicorn sends chunks to all clients, and these take the chunk lengths for parts of the body (RFC 9112, 6.1).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Folds the frames after a question into its answer: text, calls, finish reason, usage.
 
-An answer may take several runs: a model calls functions, and is run again with their results. Their texts are one
-answer, with a blank line between them. Thoughts, calls and results are not said.
+An answer may take several runs: a model calls functions, and runs again with their results. Their texts are one
+answer, with a blank line between them. It has no thoughts, calls and results.
 
-If a worker dies, the context drops the words of its attempt, and the next attempt begins anew. An answer that is
-returned whole drops them too. A streamed answer cannot take a word back: it waits until the new attempt has repeated
-what was sent, and continues from there. If the new attempt says something else, the answer fails (`answer_superseded`):
-its client would otherwise read two answers as one.
+If a worker dies, the context drops the text of its attempt, and the next attempt begins anew. An answer that is
+returned whole drops it too. A streamed answer cannot take text back: it waits until the new attempt has repeated what
+was sent, and continues from there. If the new text differs, the answer fails (`answer_superseded`): its client would
+otherwise read two answers as one.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ SUPERSEDED = "answer_superseded"
 """The code of an answer that failed because the next attempt did not repeat the words that were sent."""
 
 BETWEEN = "\n\n"
-"""Between the texts of two runs."""
+"""The separator between the texts of two runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why there is no answer, or why it broke off."""
+    """The reason why there is no answer, or why it broke off."""
 
     code: str
     message: str
@@ -66,8 +66,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Answer:
-    """An answer while it arrives. It is given frames in the order of their versions, each once, and only applied
-    ones."""
+    """An answer while it arrives. `take` gets its applied frames in the order of their versions, each once."""
 
     asked_version: int
     """The version of the question. A run that reads an older context answers something else."""
@@ -81,7 +80,7 @@ class Answer:
     """Whether a run is answering."""
 
     has_something: bool = False
-    """Whether the run has said a word, called a function, or ended."""
+    """Whether the run has produced text, called a function, or ended."""
 
     was_interrupted: bool = False
     finish_reason: str | None = None
@@ -97,8 +96,7 @@ class Answer:
     """The text of this attempt, its pieces joined."""
 
     _has_half: bool = False
-    """Whether a piece ends within a character. Most answers have no such piece, and need not be searched for one
-    again."""
+    """Whether a piece ended within a surrogate pair. Most answers have no such piece, and need no further search."""
 
     _carries_spaces: bool = True
     _resumed: ResumedText = field(default_factory=ResumedText)
@@ -116,7 +114,7 @@ class Answer:
             case _ if not self.is_open or not self._is_of_this_run(frame):
                 return
             case TextFrame() if frame.append_to_context:
-                self._hear(frame)
+                self._add_text(frame)
             case LLMFullResponseEndFrame():
                 self._end(frame)
             case _:
@@ -128,7 +126,7 @@ class Answer:
         return self._current
 
     def fail(self, code: str, message: str) -> None:
-        """Record why there is no answer, or no more of it. The first reason counts."""
+        """Record why there is no answer, or no more of it. Keeps the first reason."""
         self.failure = self.failure or Failure(code, message)
 
     @property
@@ -136,7 +134,7 @@ class Answer:
         """The text of the answer as the context has it, without the words of superseded attempts."""
         spoken = self._text
         if self.is_open and spoken and is_first_half(spoken[-1]):
-            # Its other half comes with the next piece.
+            # The other half of the pair comes with the next piece.
             spoken = spoken[:-1]
         spoken = (text.whole(spoken) if self._has_half else spoken).strip()
         return self._before + (BETWEEN if self._before and spoken else "") + spoken
@@ -151,8 +149,8 @@ class Answer:
     def _supersede(self) -> None:
         self.fail(
             SUPERSEDED,
-            "The worker that wrote this answer died, and another one started it again with other words: discard what "
-            "was sent. The conversation has the new answer.",
+            "The worker that wrote this answer died, and the new attempt of another worker differs: discard what was "
+            "sent. The conversation has the new answer.",
         )
 
     def _start(self, frame: LLMFullResponseStartFrame) -> None:
@@ -173,8 +171,8 @@ class Answer:
         run_id = getattr(frame, "run_id", None)
         return run_id is None or run_id == self._current
 
-    def _hear(self, frame: TextFrame) -> None:
-        """Add a piece as the context does (R2.2)."""
+    def _add_text(self, frame: TextFrame) -> None:
+        """Add a piece of text, joined as in the context (R2.2)."""
         carries = isinstance(frame, LLMTextFrame) or frame.includes_inter_frame_spaces
         piece = frame.text
         if not piece:

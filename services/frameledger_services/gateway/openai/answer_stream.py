@@ -1,4 +1,4 @@
-"""Streams an answer as server-sent events, in the format of the API that was asked."""
+"""Streams an answer as server-sent events, in the format of the requested API."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AnswerWriter(Protocol):
         """Returns the first events of a streamed answer."""
 
     def news(self) -> bytes:
-        """Returns the events for what was said since the last call, or `b""` if nothing was."""
+        """Returns the events for the text since the last call, or `b""` if there is none."""
 
     def end(self) -> bytes:
         """Returns the last events of a finished answer."""
@@ -75,7 +75,7 @@ class AnswerStream(Response):
         except (Exception, asyncio.CancelledError):
             raise
         except BaseException:
-            # The guard aborts the response, because the client's token is no longer valid.
+            # The client's token is no longer valid: the guard aborts the response.
             self._listening.is_gone = True
             raise
         finally:

@@ -91,7 +91,7 @@ class Answers(Generic[R]):
         try:
             following = self._follow(self._dependencies, chat_request, question)
         except TooManyFollowersError:
-            # Other requests have taken the free slots since. If this one is sent again, it finds its question.
+            # Other requests have taken the free slots since. A repetition of this request finds its question.
             raise ProblemError(
                 "too-many",
                 "This gateway has reached its limit of streams.",
@@ -125,8 +125,10 @@ class Answers(Generic[R]):
 
     def _why_closed(self, listening: Listening) -> ProblemError:
         if listening.is_refused:
-            return ProblemError("unauthorised", "The token was revoked, changed or has expired meanwhile.")
+            return ProblemError(
+                "unauthorised", "The token was revoked or changed, or has expired, during the answer."
+            )
         if listening.is_gone:
-            # Nobody receives it, but it is counted, and must not count as a failure of the gateway.
+            # Nobody receives it, but the metrics count it, and it must not count as a failure of the gateway.
             return ProblemError("client-gone", "The client disconnected.")
         return problems.draining()

@@ -5,10 +5,10 @@ client publishes in between, the fold ignores it and the comparison is repeated.
 conversation run one after the other, or the later one gets 409 (conversation busy), which OpenAI's clients retry by
 themselves.
 
-**Repeated requests.** Those clients also retry after a timeout and after a 5xx, with the same bytes, and mark it
+**Repeated requests.** Those clients also retry after a timeout and after a 5xx, with the same bytes, and mark retries
 (`X-Stainless-Retry-Count`); any client can use `Idempotency-Key`. If the latest question in the conversation is this
 request, and its answer was not cut off, the response follows that answer from its start: nothing is published twice,
-and no model runs twice. If the answer was cut off or failed, the history decides as for any other request.
+and no model runs twice. If the answer was cut off or failed, the history is compared as for any other request.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CUT_OFF = ("interrupted", "failed", "dropped", "replaced", "context_ended")
 
 
 class Asking:
-    """One question, from a request to its frame."""
+    """One question: the way from a request to its frame."""
 
     def __init__(
         self, dependencies: Dependencies, request: Request, chat_request: CompletionRequest, named: Named
@@ -87,7 +87,7 @@ class Asking:
                 )
                 continue
             tries += 1
-            if (question := await self._say(readiness)) is not None:
+            if (question := await self._publish_new(readiness)) is not None:
                 return question
         raise self._busy(conversation_gate.CHANGING)
 
@@ -152,8 +152,8 @@ class Asking:
     def _busy(self, why: str) -> ProblemError:
         return conversation_gate.busy(self._named.context_id, why, self._headers)
 
-    async def _say(self, readiness: Readiness) -> AskedQuestion | None:
-        """Publish what is new. Returns None if the history has to be compared again: another client has published
+    async def _publish_new(self, readiness: Readiness) -> AskedQuestion | None:
+        """Publish the new part. Returns None if the history has to be compared again: another client has published
         since, or this call has published a part."""
         if readiness.stored is None:
             return await self._ask(self._frames.opening(await self._served()), 0)
@@ -188,7 +188,7 @@ class Asking:
 
     async def _set_terms(self, stored: StoredContext) -> int | None:
         """Give the conversation the settings and the functions of this request. Returns its version afterwards, or None
-        if it has changed in between. A process that dies after this leaves no harm: the next request sets its own."""
+        if it has changed in between. If the process dies after this, no harm is done: the next request sets its own."""
         version = int(stored.version)
         for frame in self._frames.terms(stored.context.to_wire()):
             set_ = await self._publish(frame, version)

@@ -32,8 +32,8 @@ class CallSettling:
     frames: RequestFrames
 
     async def leave(self, plan: Plan, answered: Collection[str]) -> bool:
-        """Cancel the calls of clients that this request abandons: those that an interruption has stopped, and all of
-        them if it replaces the history, since their place is removed. Returns whether there were any."""
+        """Cancel the calls of clients that this request abandons: interrupted ones, and all of them if it replaces the
+        history, since their place is removed. Returns whether there were any."""
         waiting = await self.dependencies.database.read(client_calls.waiting, self.frames.context_id)
         left = request_frames.abandoned(
             waiting, lambda call: call.tool_call_id in answered, is_replaced=plan.kind == "replace"
@@ -100,7 +100,7 @@ class CallSettling:
         return ProblemError(
             "answer-refused",
             "The conversation has no room for this result (its limits `context_messages` and `context_bytes`): the "
-            "call is settled, and the model does not see what it said. A shorter history makes room.",
+            "call is settled, but the model does not see its result. A shorter history makes room.",
             headers=conversation.in_header(self.frames.context_id),
             code="context_full",
         )

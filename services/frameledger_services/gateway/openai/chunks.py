@@ -16,8 +16,8 @@ from frameledger_services.gateway.openai.request_values import ANY_MODEL
 DONE = b"data: [DONE]\n\n"
 
 FINISHED = ("stop", "length", "content_filter")
-"""Finish reasons that are passed on. All others become `stop`: an interruption, and calls of functions after which the
-model was not asked again."""
+"""Finish reasons that are forwarded. All others become `stop`: an interruption, and function calls after which the
+model did not run again."""
 
 
 class Writer:
@@ -58,7 +58,7 @@ class Writer:
         return self._chunk({"role": "assistant", "content": "", "refusal": None}, None, about)
 
     def news(self) -> bytes:
-        """Returns a chunk with what was said since the last call, or `b""` if nothing was."""
+        """Returns a chunk with the text since the last call, or `b""` if there is none."""
         text = self._following.answer.more()
         return self._chunk({"content": text}) if text else b""
 

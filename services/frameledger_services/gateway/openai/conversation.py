@@ -1,10 +1,10 @@
 """Finds the conversation of a request: named in its body, in our header, in a front end's header, or a new one.
 
 Front ends name their chat in all of its requests, including those that are not part of the dialogue: for the chat's
-title, its tags, a search query. Such a request can be told only by having nothing in common with the chat. So a request
-that is named by a front end's header, and has no user message in common with the stored conversation, is an *aside*: a
-conversation of its own, whose id is derived from the chat's id and the request's first words. The chat is not changed.
-A user who edits the first message of a chat gets an aside too, and continues there.
+title, its tags, a search query. The only sign of such a request is that it has nothing in common with the chat. So a
+request that names its chat by a front end's header, and has no user message in common with the stored conversation, is
+an *aside*: a separate conversation, whose id is derived from the chat's id and the request's first words. The chat is
+not changed. A user who edits the first message of a chat gets an aside too, and continues there.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ PERMANENT = ("provider_refused", PARKED)
 def problem_of(failure: Failure) -> ProblemError:
     """Returns the problem for this failure of an answer."""
     if failure.code == ERASED:
-        # Not a 5xx: a client that retries would write the erased history into the conversation again.
+        # Not a 5xx: a retry would write the erased history into the conversation again.
         return ProblemError("erased", failure.message)
     word = "answer-refused" if failure.code in REFUSED else "answer-failed"
     # OpenAI's clients retry after a 5xx unless a header forbids it.

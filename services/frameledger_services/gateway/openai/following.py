@@ -1,4 +1,4 @@
-"""Follows the answer to a question, over attempts, calls and runs, until it is finished."""
+"""Follows the answer to a question, across attempts, calls and runs, until it is finished."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from frameledger.frames import InterruptionFrame
 from frameledger.record import decode
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.follower import Chunk
-from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
+from frameledger_services.gateway.live.hub import UNNOTIFIED_WAKE_SECONDS
 from frameledger_services.gateway.openai.answer import STARTS, TYPES, Answer
 from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.problems import ProblemError
@@ -21,7 +21,7 @@ from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.connections import DatabaseUnavailableError
 
 FIRST_SECONDS = 5.0
-"""How long `Following.begin` waits for the first words of a model that has begun. Until it returns, an error can still
+"""How long `Following.begin` waits for the first words of a run that has begun. Until it returns, an error can still
 become the status of the response."""
 
 OVER = ("quiet", "ended", "recording")
@@ -61,7 +61,7 @@ class Following:
         self._since = question.version if question.since is None else question.since
         self._until = until
         self._status: str | None = None
-        self._is_unread = False
+        self._query_failed = False
         """Whether the last query for work in progress failed."""
 
         self._follower = dependencies.hub.follow(question.context_id, question.version, TYPES)
@@ -99,14 +99,14 @@ class Following:
             )
             if others:
                 whom = ", ".join(f"{one.function_name} for {one.waiting_for or 'somebody'}" for one in others)
-                # Retrying soon does not help: a person takes time.
+                # A retry soon does not help: a person takes time.
                 return ProblemError(
                     "conversation-busy",
                     f"The results are stored. The model continues when all calls have results; still waiting: {whom}.",
                     headers={"X-Should-Retry": "false"},
                 )
         if self._has_something:
-            return ProblemError("no-answer", "The run was taken back before a model began to answer.")
+            return ProblemError("no-answer", "The run was cancelled before a model began to answer.")
         seconds = self._dependencies.settings.gateway_openai_begin_secs
         return ProblemError(
             "no-answer",
@@ -117,7 +117,9 @@ class Following:
     async def next(self, within: float) -> bool:
         """Wait for more frames of the conversation. Returns whether there were any; `is_over` says whether they were
         the last."""
-        chunk = await self._follower.next(min(within, BLIND_LOOK_SECONDS) if self._is_unread else within)
+        chunk = await self._follower.next(
+            min(within, UNNOTIFIED_WAKE_SECONDS) if self._query_failed else within
+        )
         if chunk is None:
             is_at_end = self._is_behind(self.version) or (self.has_all and self._status == "calling")
             if is_at_end and not self.is_over:
@@ -136,7 +138,7 @@ class Following:
         return True
 
     async def interrupt(self, is_left: Callable[[], bool] = lambda: True) -> bool:
-        """Publish an interruption if the answer is in progress, nobody else has asked since, and `is_left`. Returns
+        """Publish an interruption if the answer is in progress, no other question followed, and `is_left`. Returns
         whether it was published.
 
         A question that is stored between this check and the interruption is interrupted too: an interruption stops
@@ -207,15 +209,15 @@ class Following:
         return lost is not None
 
     async def _is_free(self) -> bool:
-        """Whether nothing is in progress that the answer waits for. It waits for a background call only if nothing was
-        said yet, because then the call's report will be the answer. False while the database does not respond, so that
-        `next` queries again and what was sent is not lost."""
+        """Returns whether nothing is in progress that the answer waits for. It waits for a background call only if
+        there is no text yet, because then the call's report will be the answer. False while the database does not
+        respond, so that `next` queries again and the answer continues."""
         try:
             is_free = await self._read_is_free()
         except DatabaseUnavailableError:
-            self._is_unread = True
+            self._query_failed = True
             return False
-        self._is_unread = False
+        self._query_failed = False
         return is_free
 
     async def _read_is_free(self) -> bool:
@@ -224,7 +226,7 @@ class Following:
             self.calls = await self._calls()
             return True
         database, context_id = self._dependencies.database, self.question.context_id
-        # Before the version is read: what somebody changes in between has a later one.
+        # Before the version is read, so a change in between has a later version.
         calls = await self._calls()
         waits = not (calls or self.answer.text) and await database.read(
             conversation_state.has_running_calls, context_id

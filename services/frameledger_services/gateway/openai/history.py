@@ -41,7 +41,7 @@ from frameledger_services.gateway.openai.seen_messages import JsonObject, Turn, 
 
 INSTRUCTIONS = ("system", "developer")
 
-ENDS_TRIED = 16
+MAX_ENDS = 16
 """How many questions are tried as the beginning of what a request repeats: users ask the same again and again."""
 
 
@@ -93,7 +93,7 @@ def repeated_end(
 
     An agent that starts each of its runs anew, or whose memory drops old messages, sends a history that begins with a
     later question than the conversation does. All that followed that question has to be in it, the words of an
-    assistant or the calls `made` among it. Of several such ends the longest is returned, and no more than `ENDS_TRIED`
+    assistant or the calls `made` among it. Of several such ends the longest is returned, and no more than `MAX_ENDS`
     are tried."""
     first = next((one for one in sent if one.get("role") not in INSTRUCTIONS), {})
     if first.get("role") != "user":
@@ -104,7 +104,7 @@ def repeated_end(
     keys = [key(held[place].message) for place in places]
     turns = seen_messages.turns(sent)
     begins = (number for number, one in enumerate(keys) if one == asked[0])
-    for number in islice(begins, ENDS_TRIED):
+    for number in islice(begins, MAX_ENDS):
         if keys[number:] == asked[: len(keys) - number]:
             end = _with_instruction(held, places[number])
             if _repeats(end, turns, made):

@@ -60,9 +60,9 @@ class Listening:
         if is_wanted or not self._interrupts:
             return
         try:
-            # If a client has left several gateways, the last one interrupts.
+            # If its clients have left several gateways, the last gateway interrupts.
             if not await self._followers.has(self._key):
-                # The request may come again while it is read whether the answer goes on.
+                # The request may be repeated during the check whether the answer is in progress.
                 await following.interrupt(lambda: not self._followers.has_here(self._key))
         except (BrokerError, NotPublishedError, DatabaseError) as error:
             _log.warning(

@@ -22,7 +22,7 @@ class Model:
 
     id: str
     created: int
-    """Since when it is served: Unix time in seconds."""
+    """The Unix time in seconds since which it is offered."""
 
     owned_by: str
     """The inference service."""
@@ -72,7 +72,6 @@ async def get_model(dependencies: Dependencies, request: Request) -> Response:
 def _no_such(model: str) -> ProblemError:
     return ProblemError(
         "no-such-model",
-        f"No inference service that is alive answers for the model {model[:255]!r}; `{ANY_MODEL}` is whichever there "
-        "is.",
+        f"No live inference service offers the model {model[:255]!r}; `{ANY_MODEL}` selects any of the offered ones.",
         param="model",
     )

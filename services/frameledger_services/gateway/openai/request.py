@@ -66,7 +66,7 @@ ALLOWED: Mapping[str, tuple[Any, ...]] = {
 """Parameters that are not supported, each with the values that mean its absence."""
 
 WHY = {
-    "n": "A conversation has one continuation: n must be 1.",
+    "n": "A conversation has only one continuation, so n must be 1.",
     "functions": "Use `tools`.",
     "tool_choice": "tool_choice is not supported here: the model chooses. For an answer of a given form use "
     "`response_format`, with `json_schema`.",
@@ -162,7 +162,7 @@ def _messages(messages: Any) -> tuple[Mapping[str, Any], ...]:
         if not isinstance(message.get("content"), str | list | None):
             refuse(f"{place}.content", f"{place}: content is text, or a list of parts.")
         if message.get("content") is None and message["role"] != "assistant":
-            refuse(f"{place}.content", f"{place}: there is no content.")
+            refuse(f"{place}.content", f"{place}: content is missing.")
         _check_calls(place, message.get("tool_calls"))
         if message["role"] == "tool" and not _is_id(message.get("tool_call_id")):
             refuse(f"{place}.tool_call_id", f"{place}: tool_call_id is the id of a call.")
@@ -202,7 +202,7 @@ def _tools(tools: Any) -> tuple[dict[str, Any], ...]:
             place = f"tools[{number}]"
             refuse(place, f'{place}: {{"type": "function", "function": {{...}}}} is expected.')
     names = ("name", "description", "parameters", "strict")
-    return client_tools.brought(
+    return client_tools.stored_definitions(
         client_tools.Definition(*(one["function"].get(name) for name in names)) for one in tools
     )
 
@@ -234,5 +234,5 @@ def _include_usage(options: Any) -> bool:
             refuse(place, f"{place} is not a parameter of this API.", code="unknown_parameter")
     if request_values.flag(options, "include_obfuscation"):
         place = "stream_options.include_obfuscation"
-        refuse(place, f"{place} is not supported here; leave it out.", code="unsupported_parameter")
+        refuse(place, f"{place} is not supported here; omit it.", code="unsupported_parameter")
     return request_values.flag(options, "include_usage")

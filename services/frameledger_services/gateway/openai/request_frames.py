@@ -25,7 +25,7 @@ from frameledger_services.store import newest_requests
 from frameledger_services.store.client_calls import ClientCall, WaitingCall
 
 MAX_QUESTIONS = 10
-"""How often one `Idempotency-Key` can ask: it asks again if its answer was cut off, or if others asked in between."""
+"""Maximum questions of an `Idempotency-Key`: it asks again if its answer was cut off, or others asked in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class RequestFrames:
         frames: list[AnyFrame] = []
         if changes := self.chat_request.changes(stored["settings"]):
             frames.append(LLMUpdateSettingsFrame(settings=changes))
-        if (tools := client_tools.beside(stored["tools"], self.chat_request.tools)) is not None:
+        if (tools := client_tools.merged(stored["tools"], self.chat_request.tools)) is not None:
             frames.append(LLMSetToolsFrame(tools=tuple(tools)))
         return frames
 

@@ -1,4 +1,4 @@
-"""Reads what requests of both OpenAI APIs share: their JSON, the model and the settings."""
+"""Reads the common parts of requests of both OpenAI APIs: their JSON, the model and the settings."""
 
 from __future__ import annotations
 

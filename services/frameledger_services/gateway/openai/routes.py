@@ -67,7 +67,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             Completions(dependencies).complete,
             operation="complete",
             scope=("append", "read"),
-            summary="Chat completions, as of OpenAI's API: say something in a conversation, and receive the answer.",
+            summary="Chat completions of OpenAI's API: send messages to a conversation, and receive the answer.",
             parameters=[CONTEXT, KEY, parameters.TRACE],
             body={
                 "required": True,

@@ -24,8 +24,8 @@ class Turn:
 
 
 def turns(sent: Iterable[JsonObject]) -> list[Turn]:
-    """Returns the sent messages as turns. A message of the assistant without text is the placeholder of an answer that
-    never came, and is left out."""
+    """Returns the sent messages as turns, without assistant messages that have no text: these are placeholders of
+    answers that never came."""
     result: list[Turn] = []
     for message in sent:
         if not is_words(message):
@@ -67,7 +67,7 @@ def is_seen(message: JsonObject) -> bool:
 
 
 def key(message: JsonObject) -> Any:
-    """Returns a value that is equal for two messages that are the same to a reader."""
+    """Returns a value that is equal for two messages that a reader takes for the same."""
     named = {
         name: value
         for name, value in message.items()

@@ -77,7 +77,7 @@ INSTEAD = {
     "background": "an answer continues without its client if FRAMELEDGER_GATEWAY_OPENAI_INTERRUPT is false; `GET "
     "/v1/responses/{id}` reads it.",
     "context_management": "the limits of a conversation are those of an LLMSetLimitsFrame.",
-    "include": "responses have messages and calls only; leave it out.",
+    "include": "responses have messages and calls only; omit it.",
     "prompt": "send the text as `instructions` and `input`.",
     "store": "every response is stored. Send true or leave it out; `DELETE /v1/contexts/{id}` erases a conversation.",
     "tool_choice": "the model chooses. For an answer of a given form use `text.format`, with `json_schema`.",
@@ -255,4 +255,6 @@ def _tools(tools: Any) -> tuple[dict[str, Any], ...]:
                 code="unsupported_parameter",
             )
     names = ("name", "description", "parameters", "strict")
-    return client_tools.brought(client_tools.Definition(*(one.get(name) for name in names)) for one in tools)
+    return client_tools.stored_definitions(
+        client_tools.Definition(*(one.get(name) for name in names)) for one in tools
+    )

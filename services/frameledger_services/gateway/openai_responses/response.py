@@ -49,8 +49,8 @@ class ResponseWriter:
         return json.dumps(self.response(), separators=(",", ":"), default=list).encode()
 
     def response(self, status: Status | None = None) -> dict[str, Any]:
-        """Returns the response. With `status` it is the response as it begins, with this status and nothing of the
-        answer, so that it is the same whenever it is read."""
+        """Returns the response. With `status` it is the initial response, with this status and without the answer, so
+        that it is the same at each read."""
         request, settings = self._stored_request, self._stored_request.settings
         extra, noted = _object(settings.get("extra")), request.noted
         now, model = status or self.status, settings.get("model") or ANY_MODEL
@@ -87,7 +87,7 @@ class ResponseWriter:
         return [*([self.message(text)] if text else []), *self.calls()]
 
     def message(self, text: str, status: str | None = None) -> dict[str, Any]:
-        """Returns the message with this text, or one that is just beginning if the text is empty."""
+        """Returns the message with this text. With an empty text the message has just begun."""
         now = self.status
         return {
             "id": self.message_id,

@@ -65,7 +65,7 @@ class ResponseEvents:
         )
 
     def news(self) -> bytes:
-        """Returns the events for what was said since the last call."""
+        """Returns the events for the text since the last call."""
         pieces = self._answer.pieces() if isinstance(self._answer, PieceByPiece) else ()
         return b"".join(self._written(self._of_piece(piece)) for piece in pieces)
 
@@ -82,7 +82,7 @@ class ResponseEvents:
 
     def broken(self, error: Mapping[str, Any]) -> bytes:
         """Returns the last events of a failed response, or of a stream that ends before its response does. A response
-        whose sent words were superseded has not failed: a client that reads it whole gets the words that count."""
+        whose sent text was superseded has not failed: a client that reads it again gets the valid text."""
         failure = self._answer.failure
         if failure is not None and failure.code != SUPERSEDED:
             return self.end()

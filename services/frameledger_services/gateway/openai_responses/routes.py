@@ -30,7 +30,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             Responses(dependencies).create,
             operation="create_response",
             scope=("append", "read"),
-            summary="Responses, as of OpenAI's API: say something in a conversation, or after a response.",
+            summary="Responses of OpenAI's API: send input to a conversation, or continue a response.",
             parameters=[CONTEXT, KEY, parameters.TRACE],
             body={
                 "required": True,
@@ -48,7 +48,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             partial(stored_responses.read, dependencies),
             operation="response",
             scope="read",
-            summary="Read a response as it is now.",
+            summary="Read a response in its current state.",
             parameters=[ID, STREAM, STARTING_AFTER],
             answers={"200": _RESPONSE},
             problems=("bad-parameter", "no-such-context", "no-such-response", "erased"),
@@ -60,7 +60,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             partial(stored_responses.cancel, dependencies),
             operation="cancel_response",
             scope=("append", "read"),
-            summary="Interrupt a response that is not over.",
+            summary="Interrupt a response that is in progress.",
             parameters=[ID],
             answers={"200": answer("The response.", "Response")},
             problems=(

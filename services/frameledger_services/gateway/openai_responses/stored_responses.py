@@ -38,11 +38,11 @@ from frameledger_services.store.answered_requests import AnsweredRequest, answer
 ID = parameters.in_path(
     parameters.text("response_id", "", most=response_ids.MAX_CHARACTERS),
     "response_id",
-    "The `id` of the response, as it came.",
+    "The `id` of the response.",
     "resp_MjpkZXNrLTU",
 )
 STREAM = parameters.flag(
-    "stream", "`true`: send its events, from the first one on, as server-sent events. Default: `false`."
+    "stream", "`true`: stream its events from the first one on, as server-sent events. Default: `false`."
 )
 STARTING_AFTER = parameters.integer(
     "starting_after", "With `stream=true`: only events after the one with this `sequence_number`."
@@ -167,7 +167,7 @@ async def _interrupt(dependencies: Dependencies, following: Following) -> None:
     except TimeoutError:
         raise ProblemError(
             "not-visible-yet",
-            "The interruption is published, and the end of the answer is not stored yet.",
+            "The interruption is published, but the end of the answer is not stored yet.",
             headers=conversation.in_header(context_id),
         ) from None
 
