@@ -1,5 +1,5 @@
-# Everything a person or CI does with this repository. Needs a POSIX shell, make, and Python 3.11 or newer with venv.
-# PYTHON=/path/to/python chooses the interpreter that .venv is made of.
+# All tasks of people and CI. Needs a POSIX shell, make, and Python 3.11 or newer with venv.
+# PYTHON=/path/to/python selects the interpreter of .venv.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -12,28 +12,28 @@ PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
 HASHED := --require-hashes --no-deps
 PROMTOOL := github.com/prometheus/prometheus/cmd/promtool@v0.305.0
-# The next two files only say when something was done. The first: .venv holds exactly the lock.
+# Two stamp files. The first: .venv has exactly the packages of the lock.
 LOCKED := $(VENV)/.locked
-# The second: our own two packages are installed in it, from this folder.
+# The second: our own two packages are installed in .venv, from this folder.
 READY := $(VENV)/.ready
 
 help:
 	@echo 'Targets:'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-setup: $(READY) ## make .venv from the lock (again only when the lock or pyproject.toml changed)
+setup: $(READY) ## create .venv from the lock, again when the lock or pyproject.toml has changed
 	@echo 'Ready: $(VENV)/bin/frameledger --help'
 
-demo: $(READY) ## see it work: a conversation with a model and functions on real servers, in under a minute
+demo: $(READY) ## a conversation with a model and functions on real servers, in under a minute
 	@$(VENV)/bin/frameledger demo
 
-test: style ## everything CI runs: setup, style, all tests but the long ones, and beside them types and the bridges
+test: style ## everything that CI runs: setup, style, types, bridges, and all tests except the long ones
 	@$(PY) -m tests.whole
 
-test-long: style ## the same with the long tests: each kill at each step, all pages; before a release
+test-long: style ## the same with the long tests, for example a kill at each step; run before a release
 	@$(PY) -m tests.whole --long
 
-test-bridges: $(READY) ## the bridges on the real frameworks, newest and oldest release, in environments of their own
+test-bridges: $(READY) ## the bridges with the real frameworks, newest and oldest release, in environments of their own
 	@$(PY) -m tests.bridges
 
 chaos: $(READY) ## twenty thousand simulated conversations, a thousand examples of each law, faults on real servers (CHAOS_ROUNDS=30, CHAOS_SEED), a million frames
@@ -51,7 +51,7 @@ style: $(READY)
 lint: style ## style and types only
 	@$(PY) -m mypy
 
-bench: $(READY) ## how fast everything is, beside its yardsticks; half an hour
+bench: $(READY) ## all benchmarks with their yardsticks; half an hour
 	@$(PY) -m pytest -q tests/bench/answers.py tests/bench/road.py
 	@missed=0; for part in core road inference functions audit gateway telemetry; do $(VENV)/bin/frameledger bench $$part || missed=$$?; done; \
 	for part in page facts; do $(PY) -m tests.bench.$$part || missed=$$?; done; exit $$missed
@@ -62,10 +62,10 @@ promtool: ## build Prometheus' promtool as build/promtool, with Go; the tests of
 	    go get $(PROMTOOL) && go build -o ../promtool $(firstword $(subst @, ,$(PROMTOOL)))
 	@echo 'Ready: build/promtool'
 
-bench-bridges: $(READY) ## what the bridges cost their frameworks, with and without them in one run
+bench-bridges: $(READY) ## the overhead of the bridges: the frameworks with and without them
 	@$(PY) -m tests.bridges bench
 
-docs: $(READY) ## the pages as a site, in build/site; a dead link or a page in no menu is an error
+docs: $(READY) ## the documentation as a site, in build/site; dead links and pages without a menu entry are errors
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict --config-file infra/mkdocs.yml
 	@echo 'Ready: build/site/index.html'
 
@@ -73,7 +73,7 @@ picture: $(READY) ## record the demo as infra/docs/demo.svg, and the page as inf
 	@$(PY) infra/docs/record.py
 	@$(PY) -m tests.browser.pictures
 
-lock: $(READY) ## write requirements.lock anew, with the newest versions that pyproject.toml allows
+lock: $(READY) ## update requirements.lock to the newest versions that pyproject.toml allows
 	@$(PY) -m uv pip compile --quiet --universal --upgrade --generate-hashes --no-header --no-annotate \
 	    --no-emit-index-url --no-emit-find-links --extra all --group dev --output-file requirements.lock pyproject.toml
 	@$(PY) -m tests.bridges lock
@@ -82,8 +82,8 @@ clean: ## remove .venv and every cache
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	@find events services tests migrations -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# An interpreter counts when it really runs and can make environments: version managers put names on the path that do
-# not run, and some distributions split venv off. A made environment whose interpreter is gone is made again.
+# An interpreter is used if it runs and can create environments: version managers put names on the path that do not
+# run, and some distributions package venv separately. An environment whose interpreter is gone is created again.
 $(LOCKED): requirements.lock $(shell $(PY) -c '' 2>/dev/null || echo FORCE)
 	@found=; old=; bare=; \
 	for python in $(PYTHONS); do \
@@ -99,7 +99,7 @@ $(LOCKED): requirements.lock $(shell $(PY) -c '' 2>/dev/null || echo FORCE)
 	    echo '  Another one: make setup PYTHON=/path/to/python' >&2; \
 	    exit 1; \
 	fi; \
-	echo "Making $(VENV) with $$found ($$("$$found" -V)) from requirements.lock"; \
+	echo "Creating $(VENV) with $$found ($$("$$found" -V)) from requirements.lock"; \
 	rm -rf $(VENV) && "$$found" -m venv $(VENV)
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock >$(VENV)/uv.txt
 	@[ -t 2 ] || { quiet=--quiet; echo "  fetching and installing $$(grep -c '^[a-zA-Z0-9]' requirements.lock) packages"; }; \
