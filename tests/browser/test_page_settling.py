@@ -137,12 +137,12 @@ def test_a_call_that_waits_is_answered_from_the_list_of_what_needs_a_person(brow
         expect(call).to_contain_text('"order": "A-17"')
         expect(call).to_contain_text("a manager")
         call.get_by_role("button", name="Answer").click()
-        expect(call.get_by_role("alert")).to_contain_text("Say something")
+        expect(call.get_by_role("alert")).to_contain_text("Write something")
         result = call.get_by_role("textbox", name="Result")
         result.fill('{"approved": tru')
         result.press("Tab")
         call.get_by_role("button", name="Answer").click()
-        expect(call.get_by_role("alert")).to_contain_text("no JSON")
+        expect(call.get_by_role("alert")).to_contain_text("not JSON")
         expect(result).to_be_focused()
         result.fill('{"approved": true}')
         call.get_by_role("button", name="Answer").press("Enter")
@@ -256,7 +256,7 @@ def test_who_is_too_late_is_told_so_and_keeps_what_was_written(browser, origin, 
         quicker = http.post("/contexts/raced/calls/c1/result", json={"result": "All of it."})
         assert quicker.status_code == 201
         late = calls.get_by_role("alert")
-        expect(late).to_contain_text("Somebody was quicker")
+        expect(late).to_contain_text("Somebody else was faster")
         expect(late).to_contain_text("Not more than 20 euros.")
         expect(calls.get_by_role("button", name="Answer")).to_have_count(0)
     assert http.get("/contexts/raced/calls").json()["calls"][0]["result"] == "All of it."

@@ -2,7 +2,7 @@
 
 import {parse, parseExactly} from './json.js';
 
-/** Why a request was not done (RFC 9457). */
+/** Why a request failed (RFC 9457). */
 export class Problem extends Error {
   /** @param {{status: number, type: string, title: string, detail: string}} about */
   constructor(about) {
@@ -20,7 +20,7 @@ const AWAY = {
   status: 0,
   type: 'away',
   title: 'The gateway does not answer',
-  detail: 'It may be stopped, or the network is down. The page asks again by itself where it follows.',
+  detail: 'It may be stopped, or the network is down. A page that follows retries by itself.',
 };
 
 const signedOut = new Set();

@@ -65,7 +65,7 @@ export function Call({id, call, decided, isWanted}) {
     <div class="both">
       <div><h4>Arguments</h4><${Value} value=${call.arguments} /></div>
       ${call.result !== null && html`<div><h4>Result</h4><${Value} value=${call.result} /></div>`}
-      ${decided !== undefined && html`<div><h4>What a person said of it</h4><${Value} value=${decided} /></div>`}
+      ${decided !== undefined && html`<div><h4>Reported by a person</h4><${Value} value=${decided} /></div>`}
     </div>
     ${settled !== null && html`<${Settled} id=${id} answer=${settled} />`}
     ${maySettle(call) && settled === null && html`<${Reason} call=${call} />`}
@@ -80,12 +80,12 @@ function Reason({call}) {
     return html`<p class="why">Waits for <strong>${call.waiting_for === null ? 'a person' : text(call.waiting_for)}</strong>${call.waiting_deadline && html`,
       until <time datetime=${call.waiting_deadline} title=${whole(call.waiting_deadline)}>${moment(call.waiting_deadline)}</time>`}.</p>`;
   }
-  return html`<p class="why"><strong>Nobody knows whether this happened.</strong> It began, and its end was never told; it is
-    not run again, because it may not happen twice. Find out${
-      call.idempotency_key && html`, for example by its idempotency key <code>${call.idempotency_key}</code>`}, and say what you found.</p>`;
+  return html`<p class="why"><strong>It is unknown whether this happened.</strong> It started, and its outcome was never reported. It is
+    not run again, because it must not happen twice. Find out${
+      call.idempotency_key && html`, for example by its idempotency key <code>${call.idempotency_key}</code>`}, and report the outcome.</p>`;
 }
 
-/** What a person said of an ambiguous call; its row keeps what it was settled with. */
+/** The result that a person reported for an ambiguous call; its row keeps the one with which it was settled. */
 function decisionOn(call, source) {
   return call.resolved_version === null ? undefined : source.frames.at(call.resolved_version)?.frame?.result;
 }

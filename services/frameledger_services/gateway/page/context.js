@@ -39,7 +39,7 @@ export function Context({source, at, sticks, selected}) {
           ${chunk.map((row) => message({row, fresh: isMade(row, at), selected: selected !== null && selected === placeOf(row),
             unheard: unheard(frames, past, row)}))}
         </ol>`)}
-        ${behind.length > 0 && html`<ol key="now" class="messages now" aria-label="What was taken away, and what is being said">${behind}</ol>`}
+        ${behind.length > 0 && html`<ol key="now" class="messages now" aria-label="Removed text, and text that is being said">${behind}</ol>`}
         ${rows?.length === 0 && html`<p class="empty">No message yet.</p>`}
       </div>
     </section>

@@ -145,7 +145,7 @@ function State({source, follows, follow}) {
       <span aria-hidden="true">${glyph}</span> ${says}${source.status && source.state === 'live' ? `: ${source.status}` : ''}
     </span>
     <button type="button" class="follow" aria-pressed=${follows ? 'true' : 'false'} onClick=${follow}
-      title=${follows ? 'Shows the newest version as it comes (f)' : 'Stays at this version (f)'}>Follow</button>
+      title=${follows ? 'Follows the newest version (f)' : 'Stays at this version (f)'}>Follow</button>
   `;
 }
 

@@ -24,9 +24,9 @@ export function Export({id, at}) {
       <h3>Commands</h3>
       <p class="faint">Export it to take it to another database:</p>
       <${Copied} label="the command that exports">${`frameledger export ${quoted(id)} -o ${quoted(`${name}.jsonl`)}`}<//>
-      <p class="faint">Continue version ${at} as a conversation of its own:</p>
+      <p class="faint">Continue version ${at} as a new conversation:</p>
       <${Copied} label="the command that forks">${`frameledger fork ${quoted(id)} ${quoted(`${id}-fork`)} --at ${at}`}<//>
-      <p class="faint">Ask a model again what it was asked, and compare:</p>
+      <p class="faint">Send the newest request to a model again, and compare:</p>
       <${Copied} label="the command that asks again">${`frameledger rerun ${quoted(id)}`}<//>
     </div>
   </details>`;

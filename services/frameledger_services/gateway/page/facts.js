@@ -90,7 +90,7 @@ export function Copy({label, of}) {
       await navigator.clipboard.writeText(of);
       say('Copied');
     } catch {
-      say('Not allowed here: select it');
+      say('Copying is not allowed: select it');
     }
   };
   return html`<span class="copies"><button type="button" onClick=${copy} aria-label=${`Copy ${label}`}>Copy</button>${' '}<span

@@ -16,7 +16,7 @@ export function Request({id, at, newest}) {
   if (data === null) return html`<${Missing} problem=${problem} what="the runs" />`;
   const asked = data.runs.filter((one) => one.request_sha256 !== null);
   const shown = run ?? asked.findLast((one) => one.requested_version <= at)?.run_id ?? asked[0]?.run_id;
-  if (shown === undefined) return html`<p class="nothing">No run of this conversation tells the request that it sent.</p>`;
+  if (shown === undefined) return html`<p class="nothing">No run of this conversation recorded its request.</p>`;
   return html`<section class="sheet request" aria-label="Request">
     <h2 class="hidden">Request of a run</h2>
     <div class="options">
@@ -43,7 +43,7 @@ function Made({id, run, saw, isJson}) {
   if (data === null) return html`<${Missing} problem=${problem} what="the request" />`;
   return html`<${Sameness} made=${data} />
     ${isRedacted(data.request)
-      ? html`<p class="withheld">This token is shown no words: ${text(data.request)}</p>`
+      ? html`<p class="withheld">This token sees no text: ${text(data.request)}</p>`
       : isJson
         ? html`<${Json} request=${data.request} />`
         : html`<${Messages} request=${data.request} />`}

@@ -16,7 +16,7 @@ export function Runs({id, at, newest, source}) {
   const open = useAddress().run;
   const {data, problem} = useAnswer(contextPath(id, '/runs'), newest);
   if (data === null) return html`<${Missing} problem=${problem} what="the runs" />`;
-  if (data.runs.length === 0) return html`<p class="nothing">No model was asked in this conversation.</p>`;
+  if (data.runs.length === 0) return html`<p class="nothing">No model was called in this conversation.</p>`;
   const slowest = Math.max(...data.runs.map((run) => seconds(run.requested_at, run.closed_at) ?? 0), 0.001);
   return html`<section class="sheet runs" aria-label="Runs">
     <h2 class="hidden">Runs</h2>
@@ -61,7 +61,7 @@ function Line({run, said, slowest, isOpen}) {
   return html`<tr data-run=${run.run_id} class=${isOpen ? 'open' : ''}>
     <th scope="row"><${Version} at=${run.requested_version} />${' '}<${Clock} time=${run.requested_at} /></th>
     <td><a class="opens" href=${href({tab: 'runs', run: isOpen ? null : run.run_id})}
-        title=${isOpen ? 'Close it' : 'All that it said, and who asked'}>
+        title=${isOpen ? 'Close it' : 'Its whole output, and what requested it'}>
         <span aria-hidden="true">${isOpen ? '▾' : '▸'}</span>${' '}<${Badge} tone=${tone} sign=${sign}>${words}<//></a></td>
     <td class="said">${run.error ? html`<span class="error">${text(run.error)}</span>` : said && text(said)}</td>
     <td>${run.model ?? ''}</td>

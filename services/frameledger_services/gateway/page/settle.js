@@ -45,7 +45,7 @@ function Form({id, call, isOver, who, done}) {
   const send = async (event) => {
     event.preventDefault();
     if (isEmpty || as === 'neither') {
-      become({step: 'open', wrong: isEmpty ? 'Say something that the model can read.' : `This is no JSON: ${why}. Mend it, or send it as plain text.`});
+      become({step: 'open', wrong: isEmpty ? 'Write something that the model can read.' : `This is not JSON: ${why}. Correct it, or send it as plain text.`});
       box.current.focus();
       return;
     }
@@ -63,7 +63,7 @@ function Form({id, call, isOver, who, done}) {
     <label for=${name}>Result</label>
     <textarea id=${name} ref=${box} rows="3" value=${written} aria-describedby=${`${name}-as`}
       aria-invalid=${state.wrong ? 'true' : undefined} onInput=${change}></textarea>
-    <p id=${`${name}-as`} class="faint">What the model shall read: text, or JSON such as <code>{"approved": true}</code>.
+    <p id=${`${name}-as`} class="faint">The result for the model: text, or JSON such as <code>{"approved": true}</code>.
       ${isEmpty ? '' : html` <strong>${sentAs(as)}</strong>`}</p>
     ${!isEmpty && (as !== 'text' || isPlain) && html`<label class="check"><input type="checkbox" checked=${isPlain}
       onChange=${(event) => setPlain(event.target.checked)} /> Send it as plain text</label>`}
@@ -71,25 +71,25 @@ function Form({id, call, isOver, who, done}) {
     ${state.problem && html`<${Refused} problem=${state.problem} />`}
     <p class="act"><button type="submit" disabled=${state.step === 'sent'}>
       ${call.status === 'waiting' ? 'Answer' : 'Say what happened'}</button>
-      <span class="faint">Recorded for good, as from <em>${who.name}</em>. Nothing is run again.</span></p>
+      <span class="faint">Recorded permanently, from <em>${who.name}</em>. Nothing is run again.</span></p>
   </form>`;
 }
 
 function sentAs(as) {
-  return {text: 'Sent as text.', JSON: 'Sent as JSON.', neither: 'Begins like JSON and is none.'}[as];
+  return {text: 'Sent as text.', JSON: 'Sent as JSON.', neither: 'Looks like JSON, but is not valid.'}[as];
 }
 
 /** That somebody else settled it, with what was written meanwhile: it may be wanted elsewhere. */
 function Over({id, call, written}) {
   if (written.trim() === '') return null;
-  return html`<div class="trouble" role="alert"><p><strong>Somebody was quicker.</strong> The call was settled at version${' '}<${Version} of=${id} at=${call.resolved_version ?? call.settled_version} />. This was not sent:</p><pre class="value">${written}</pre></div>`;
+  return html`<div class="trouble" role="alert"><p><strong>Somebody else was faster.</strong> The call was settled at version${' '}<${Version} of=${id} at=${call.resolved_version ?? call.settled_version} />. This was not sent:</p><pre class="value">${written}</pre></div>`;
 }
 
-/** Who was quicker, or why it was not done. */
+/** Why the result was not accepted, or who was faster. */
 function Refused({problem}) {
   const word = (problem.type ?? '').replace('/problems/', '');
   if (word === 'already-settled') {
-    return html`<p class="trouble" role="alert"><strong>Somebody was quicker.</strong> ${problem.detail} What you wrote was not
+    return html`<p class="trouble" role="alert"><strong>Somebody else was faster.</strong> ${problem.detail} Your result was not
       used; the call’s result is the one that came first.</p>`;
   }
   if (word === 'not-visible-yet') {
@@ -114,7 +114,7 @@ export function Settled({id, answer}) {
 
 function NotAllowed({id, call}) {
   const command = call.status === 'waiting' ? 'answer' : 'resolve';
-  return html`<p class="faint">Your token may read, and not append. Somebody who may can type:</p>
+  return html`<p class="faint">Your token may read, but not append. A person with that permission can type:</p>
     <${Copied} label="the command">${`frameledger calls ${command} ${quoted(id)} ${quoted(call.tool_call_id)} --result '"…"'`}<//>`;
 }
 

@@ -47,7 +47,7 @@ function Who({session, end}) {
   return html`
     <span class="who">
       ${session.prefix && html`<span title="Only conversations whose id begins so">${session.prefix}*</span>`}
-      ${session.redact && html`<span title="This token is shown no words">words hidden</span>`}
+      ${session.redact && html`<span title="This token sees no text">words hidden</span>`}
       ${session.needs_token && html`<span>${session.name}</span>`}
       ${session.needs_token && html`<button type="button" class="quiet" onClick=${leave}>Sign out</button>`}
     </span>

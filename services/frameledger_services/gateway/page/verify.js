@@ -31,13 +31,13 @@ export function Verify({id, newest}) {
 
 function Intact({found}) {
   return html`<div><h2>Intact</h2>
-    <p>${found.frame_count === 1 ? 'The one stored frame makes' : `All ${count(found.frame_count, 'stored frame')} make`} the
+    <p>${found.frame_count === 1 ? 'The stored frame gives' : `All ${count(found.frame_count, 'stored frame')} give`} the
       chain that was stored with ${found.frame_count === 1 ? 'it' : 'them'}, up to version <${Version} at=${found.version} />.</p></div>`;
 }
 
 function Broken({found}) {
   return html`<div><h2>${found.broken_at === null ? 'Broken' : html`Broken at version <${Version} at=${found.broken_at} />`}</h2>
-    <p>${found.problem ?? 'The stored frames do not make the stored chain.'}</p>
-    ${found.broken_at > 1 && html`<p>What came before version ${found.broken_at} is as it was stored. From there on nothing is
+    <p>${found.problem ?? 'The stored frames do not give the stored chain.'}</p>
+    ${found.broken_at > 1 && html`<p>Everything before version ${found.broken_at} is unchanged. From there on nothing is
       proved.</p>`}</div>`;
 }

@@ -42,7 +42,7 @@ function isMissing(past, place, at) {
 function Pick({source, at}) {
   const rows = messagesAt(source.past, at) ?? [];
   if (rows.length === 0) return html`<p class="nothing">The context has no messages at version ${at}.</p>`;
-  return html`<h3>Of which message?</h3><ol class="pick">${rows.map((row) => html`<li>
+  return html`<h3>Select a message</h3><ol class="pick">${rows.map((row) => html`<li>
     <a href=${href({tab: 'why', message: placeOf(row), at})}><span class="role">${speakerOf(row.message).name}</span>${' '}${parts(row.message).map((part) => part.text).join(' ').slice(0, 120) || 'a call'}</a></li>`)}</ol>`;
 }
 
@@ -66,7 +66,7 @@ function Explained({id, found, at}) {
     <${Thrown} found=${found} kept=${now.text} />
     <h3>Causes</h3>
     <ol class="causes">${found.causes.map((one) => html`<li><${Frame} frame=${one} /></li>`)}</ol>
-    <h3>Go on from here</h3>
+    <h3>Continue from here</h3>
     <${Commands} id=${id} found=${found} at=${at} />`;
 }
 
