@@ -43,7 +43,7 @@ _LONGEST_DETAIL = 300
 
 
 class DecodeError(RefusedError):
-    """Bytes that are no frame, and why. The same bytes fail again, with the same reason: set them aside.
+    """Bytes that are not a valid frame. The same bytes fail again, with the same reason.
 
     `reason` is for programs, `detail` for people: one printable line that says what is wrong, where, and what would
     be right. It quotes little of the bytes, and nothing else here holds them, so that it can be logged and stored.

@@ -96,7 +96,7 @@ def _frame(fields: dict[str, Any], text: str | bytes) -> AnyFrame:
     """The frame with these fields; `text` is their JSON."""
     frame_type, version = fields.get("type"), fields.get("v", 1)
     if not isinstance(frame_type, str):
-        raise DecodeError("no_type", 'the object has no "type", or one that is no text')
+        raise DecodeError("no_type", 'the object has no "type", or one that is not text')
     if type(version) is not int or version < 1:
         raise DecodeError("bad_version", f'"v" of {excerpt(frame_type)} is no integer of 1 or more')
     known = FRAME_TYPES.get(frame_type)

@@ -3,7 +3,7 @@
 `causation_id` is the id of that frame, as a UUID as in the tables. A worker that acts on the effect names it as the
 cause of the frames that it publishes (`headers.CAUSATION_ID`), without reading it anywhere. None if it is unknown.
 
-An effect's id follows from what it names, so whoever makes the effect again, with `of`, asks for the same thing.
+The id of an effect is derived from what it names: made again with `of`, it is the same effect.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ FORMAT: Literal["frameledger-heads/1"] = "frameledger-heads/1"
 
 
 class HeadsFileError(RefusedError):
-    """A file is not one of `frameledger heads --full`, or it was changed since.
+    """A file was not written by `frameledger heads --full`, or was changed afterwards.
 
-    Remedy: Take another copy of the file.
+    Remedy: Use another copy of the file.
     """
 
 

@@ -29,7 +29,7 @@ def json_copy(value: Any) -> Any:
 def _key(key: object) -> str:
     if isinstance(key, str):
         return key
-    raise TypeError(f"the key {key!r} of a mapping is no text; JSON has no other keys")
+    raise TypeError(f"the key {key!r} of a mapping is not text; JSON has no other keys")
 
 
 # Made once: `json.dumps` makes an encoder for each call, which takes as long as a short message. A value of the core is

@@ -122,8 +122,8 @@ class Proven:
 def verify(lines: Iterable[bytes | str], root: bytes | None = None) -> Proven:
     """Verify a proof, given as its lines, against a root of 32 bytes. Returns what it proves; raises `ProofError`.
 
-    Without `root` the file is only compared with itself. That finds damage, but proves nothing: whoever forges a
-    history also computes its root.
+    Without `root` the file is only compared with itself. That finds damage, but proves nothing: an attacker who forges
+    a history also computes its root.
     """
     left = iter(lines)
     header = _parsed(ProofHeader, next(left, b""), 1)

@@ -70,7 +70,7 @@ def _was_dispatched(before: State, call: Call) -> bool:
 def _stopped_runs(
     before: State, frame: AnyFrame, after: State, causation_id: UUID | None
 ) -> Iterator[Effect]:
-    """The run that was open is closed, and not by its own end: whoever works on it may stop."""
+    """The run that was open is closed, and not by its own end: its worker may stop."""
     run = before.runs.open
     if run is None or (after.runs.open is not None and after.runs.open.run_id == run.run_id):
         return

@@ -1,8 +1,8 @@
 """`evolve`: what one frame changes in a context. A pure and total function.
 
 `events/rules.md` states every rule; the numbers in these modules are its numbers. `turns` has R1, `responses` and
-`thoughts` R2, `calls`, `call_starts`, `results` and `groups` R3, and `runs` R4. `history` has what clients say about
-the context itself, `interruption` what affects turn, response, calls and runs at once, and `erasure` the end of a
+`thoughts` R2, `calls`, `call_starts`, `results` and `groups` R3, and `runs` R4. `history` has clients' frames about the
+context itself, `interruption` what affects turn, response, calls and runs at once, and `erasure` the end of a
 conversation's life. `state` is what is kept between two frames; `draft` is that state while one frame changes it.
 """
 
@@ -40,7 +40,7 @@ __all__ = ["Outcome", "Reason", "State", "Step", "evolve"]
 
 @value
 class Step:
-    """What became of one frame: the next state, the outcome, why it was ignored, and what it did, in order."""
+    """The result of one frame: the next state, the outcome, the reason if it was ignored, and its changes, in order."""
 
     state: State
     outcome: Outcome
@@ -54,8 +54,8 @@ def evolve(state: State, frame: AnyFrame, logged_at: datetime | None = None) -> 
     `logged_at` is the frame's time on the log. Only the limit of frames per second reads it (R8.5); with None that
     limit does not apply.
 
-    Every frame gets the next version of its context, whatever becomes of it. A repetition (the same id again) must
-    not come here: it is no new frame. Nor must one of a life that was erased (`erasure.is_of_an_earlier_life`).
+    Every frame gets the next version of its context, whatever its outcome. Duplicates (a known id) and frames of an
+    erased life (`erasure.is_of_an_earlier_life`) must be filtered out before.
     """
     draft = Draft(state)
     if type(frame) is UnknownFrame:

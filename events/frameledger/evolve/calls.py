@@ -23,7 +23,7 @@ WAITS_FOR_CLIENT = "the client"
 
 
 def announced(draft: Draft, frame: FunctionCallsStartedFrame) -> Reason | None:
-    """Set the calls of a batch aside: the end of their run dispatches them; without a run id they are never dispatched
+    """Register the announced calls: the end of their run dispatches them; without a run id they are never dispatched
     (RA5.commit)."""
     if frame.run_id is not None:
         reason = refusal(draft, frame)
@@ -71,7 +71,7 @@ def announced(draft: Draft, frame: FunctionCallsStartedFrame) -> Reason | None:
 
 
 def commit(draft: Draft, run_id: RunId, attempt: Attempt) -> None:
-    """The run ended well: its attempt's calls may run, the sequential ones in turn (RA5.commit)."""
+    """Dispatch the calls of the run's attempt at its end, sequential ones in turn (RA5.commit)."""
     for call in open_calls.unstarted(draft):
         by = call.announced
         if by is not None and by.run_id == run_id and by.attempt == attempt:
@@ -96,9 +96,8 @@ def dispatch_next(draft: Draft) -> None:
 
 
 def interrupted(draft: Draft) -> set[str]:
-    """Forget what has not started; what runs and can be cancelled is to be cancelled by its worker (R5.7).
-
-    Returns the groups that lost a call by it.
+    """Forget calls that have not started, and mark running synchronous ones as to be cancelled (R5.7). Returns the
+    groups that lost a call.
     """
     touched = set()
     for call in open_calls.unstarted(draft):
@@ -113,8 +112,8 @@ def interrupted(draft: Draft) -> set[str]:
 
 
 def end(draft: Draft) -> None:
-    """The context ends: calls in progress are settled as cancelled in the order in which they started, announced ones
-    are forgotten (R1.6)."""
+    """At the end of the context, settle running calls as cancelled in the order in which they started, and forget the
+    others (R1.6)."""
     started = [(call, call.running) for call in draft.calls.open.values() if call.running is not None]
     for call, running in sorted(started, key=lambda pair: pair[1].since):
         results.settle_cancelled(draft, call, running)
@@ -123,8 +122,8 @@ def end(draft: Draft) -> None:
 
 
 def forget_announced(draft: Draft, run_id: RunId | None, response: Version | None = None) -> None:
-    """Forget the calls that this run or this response announced and did not commit: it cannot commit them any more. A
-    result that waited for them waits no longer (R3.7)."""
+    """Forget the calls that this run or response announced and can no longer commit. Results stop waiting for them
+    (R3.7)."""
     if not draft.calls.open:
         return
     touched: dict[str, None] = {}

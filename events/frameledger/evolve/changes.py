@@ -34,8 +34,7 @@ class MessageAppended:
 
 @value
 class MessageReplaced:
-    """The message at a position now reads otherwise: a result came, only part of a text was heard, or a client
-    rewrote it."""
+    """The message at a position was replaced: a result came, only part of a text was heard, or a client rewrote it."""
 
     position: Position
     message: Message
@@ -50,15 +49,15 @@ class MessageEnded:
 
 @value
 class EraBegan:
-    """The whole history was replaced: every message before this change is past, positions start again at 1."""
+    """The whole history was replaced: no earlier message is part of it, and positions start again at 1."""
 
     era: Era
 
 
 @value
 class ContextErased:
-    """Nothing from before this change is kept: no message, no setting, no run, no call, no frame. The next life goes
-    on from this version."""
+    """Nothing from before this change is kept: no message, no setting, no run, no call, no frame. The next life
+    continues from this version."""
 
     version: Version
 
@@ -113,7 +112,7 @@ class CallKey:
 
 @value
 class CallAnnounced:
-    """A call was set aside, by a run's announcement or by one that names no run."""
+    """A call was announced, by a run or without one."""
 
     key: CallKey
     tool_call_id: ToolCallId
@@ -126,7 +125,7 @@ class CallAnnounced:
 
 @value
 class CallDispatched:
-    """The call was committed by the end of its run, and it is its turn: a worker may start it."""
+    """The call was committed by the end of its run, and dispatched: a worker may start it."""
 
     key: CallKey
     tool_call_id: ToolCallId
@@ -193,7 +192,7 @@ class CallSettled:
 
 @value
 class CallResolved:
-    """A person said what became of a call that was settled as ambiguous. `result` is None for no result."""
+    """A person reported the outcome of an ambiguous call. `result` is None for no result."""
 
     key: CallKey
     tool_call_id: ToolCallId

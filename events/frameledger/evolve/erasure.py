@@ -1,12 +1,12 @@
 """Erasing (RA5.erase, RA5.lives): an erasure ends one life of a context, and the next frame begins another.
 
-The new life continues from the erasure's version and does not start at 1. Ids of runs and effects, idempotency
-keys of calls, and `opened_version` and `expected_version` of frames follow from versions: counted from 1 again, those
-of the new life would be those of the life before, whose claims and payments are not forgotten. A reader that follows a
-context by version goes on, too, and the hash chain goes on from the link that the receipt keeps.
+The new life continues from the erasure's version and does not start at 1. Ids of runs and effects, idempotency keys of
+calls, and `opened_version` and `expected_version` of frames derive from versions: counted from 1 again, those of the
+new life would equal those of the earlier life, whose claims and payments still exist. A reader that follows a context
+by version continues too, and so does the hash chain, from the link in the receipt.
 
-Frames that are still under way for the life before, such as text of a worker that has not read the erasure yet, name a
-run, a call or a version of it, or the mirror whose process publishes them. They are skipped before the fold
+Frames that still arrive for the earlier life, such as text of a worker that has not read the erasure yet, name a run, a
+call or a version of it, or the mirror whose process publishes them. They are skipped before the fold
 (`is_of_an_earlier_life`): folded, they would be stored and start a life.
 """
 
@@ -36,8 +36,8 @@ from frameledger.ids import ContextId, Version
 from frameledger.values import replace
 
 KNOWN_RUNS = 64
-"""Number of its newest closed runs that a life after an erasure remembers. A frame of an older run is skipped, as one
-of an erased life is."""
+"""Number of closed runs that a life after an erasure remembers. Frames of older runs are skipped, like those of an
+erased life."""
 
 KNOWN_MIRRORS = 64
 """The same for the mirrors that kept its history."""
@@ -49,7 +49,7 @@ def beginning(context_id: ContextId, version: Version) -> State:
 
 
 def erased(draft: Draft) -> None:
-    """Forget everything but how many frames there were."""
+    """Forget everything except the number of frames."""
     draft.place = MessageCursor()
     draft.terms = RequestParameters()
     draft.turn = None
@@ -74,7 +74,7 @@ def note_closed_run(draft: Draft, before: State) -> None:
 
 
 def note_mirror(draft: Draft, mirror: str) -> None:
-    """In a life after an erasure: remember who keeps its history, as one of this life."""
+    """In a life after an erasure: remember the mirror that keeps its history, as one of this life."""
     if draft.erased is not None and mirror not in draft.erased.mirrors[-1:]:
         mirrors = (*draft.erased.mirrors, mirror)[-KNOWN_MIRRORS:]
         draft.erased = replace(draft.erased, mirrors=mirrors)
@@ -103,8 +103,8 @@ def is_of_an_earlier_life(state: State, frame: AnyFrame) -> bool:
 
 
 def names_an_erased_version(state: State, frame: AnyFrame) -> bool:
-    """Whether a frame names a version of a life that was erased. Unlike the rest of RA5.lives this needs no newer state
-    than that of the erasure, so it can be told of a conversation whose latest frames are not folded."""
+    """Whether a frame names a version of a life that was erased. Unlike the rest of RA5.lives this needs no state after
+    the erasure, so it is known even if the latest frames of the conversation are not folded."""
     erased = state.erased
     if erased is None:
         return False

@@ -22,7 +22,7 @@ class OfARun(Protocol):
 
 
 def refusal(draft: Draft, frame: OfARun) -> Reason | None:
-    """Why this frame does not count now, or None.
+    """Why this frame is ignored, or None.
 
     A frame that names a run is accepted only from the open run's latest attempt, and not under another claim than that
     attempt's start; one that names none is ignored while a response that does is open.

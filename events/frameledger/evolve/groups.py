@@ -29,7 +29,7 @@ def find_or_add(draft: Draft, key: str, group_id: GroupId | None) -> str:
 
 
 def join(draft: Draft, call: Call, group_id: GroupId | None) -> Call:
-    """Returns the call, in the group that it now shares by `group_id`.
+    """Returns the call, moved to the group with this `group_id`.
 
     Calls announced together and calls that share a group id are one group, so a call that belongs to both unites
     them, unless its announcement made it a group of its own.
@@ -101,15 +101,15 @@ def request_only_for_waiting(draft: Draft, call: Call) -> None:
 
 
 def wait_no_longer(draft: Draft, keys: Iterable[str]) -> None:
-    """Calls of these groups went without a result: request the run of earlier results that waited for nothing else."""
+    """Request the runs of earlier results in these groups that waited only for calls that ended without a result."""
     for key in keys:
         if _is_due(draft, key):
             _request(draft, key)
 
 
 def lost_a_place(draft: Draft, call: Call) -> None:
-    """The result of `call` has no place in the history. Request the run of earlier results that waited for nothing
-    else, if the history still has them (R3.5)."""
+    """The result of `call` has no place in the history: request the run of earlier results that waited only for it, if
+    the history still has them (R3.5)."""
     if draft.calls.groups[call.group].waits_in == draft.place.era:
         wait_no_longer(draft, (call.group,))
 

@@ -32,7 +32,7 @@ from frameledger.values import replace
 
 
 def has_changed(draft: Draft, expected: int | None) -> bool:
-    """Whether the context is not what it was at the version that a client expects (RA5.expected).
+    """Whether the context changed since the version that a client expects (RA5.expected).
 
     0 is a context that has nothing, also in the life after an erasure. A version that the conversation has not reached
     is not one of its versions.
@@ -43,8 +43,8 @@ def has_changed(draft: Draft, expected: int | None) -> bool:
 
 
 def refusal(draft: Draft, frame: ContextFrames) -> Reason | None:
-    """Why what a client says about the context does not count: another mirror keeps its history by now (RA5.mirror), or
-    the context is not what the client knows (RA5.expected)."""
+    """Why a client's frame about the context is ignored, or None: another mirror keeps the history now (RA5.mirror), or
+    the context changed (RA5.expected)."""
     if frame.type != "LLMMirrorFrame" and is_for_another_mirror(draft, frame):
         return "mirror_superseded"
     return "context_changed" if has_changed(draft, frame.expected_version) else None
@@ -56,7 +56,7 @@ def is_for_another_mirror(draft: Draft, frame: OfContext | OfMirror) -> bool:
 
 
 def appended(draft: Draft, frame: LLMMessagesAppendFrame) -> None:
-    """Add messages as they are: nothing is repaired, nothing removed as a repetition (RA5.messages)."""
+    """Append messages unchanged: nothing is repaired or removed as a duplicate (RA5.messages)."""
     reopen(draft)
     if frame.run_llm and inputs.holds(draft, frame.second_input):
         inputs.hold(draft, frame.messages)
@@ -67,7 +67,7 @@ def appended(draft: Draft, frame: LLMMessagesAppendFrame) -> None:
 
 
 def updated(draft: Draft, frame: LLMMessagesUpdateFrame) -> None:
-    """Replace the whole history; calls and an open response go on (RA5.messages)."""
+    """Replace the whole history; calls and an open response continue (RA5.messages)."""
     reopen(draft)
     _replace_history(draft, frame.messages)
     if frame.run_llm:
@@ -90,7 +90,7 @@ def rewritten(draft: Draft, frame: LLMMessageRewriteFrame) -> Reason | None:
 
 
 def mirrored(draft: Draft, frame: LLMMirrorFrame) -> None:
-    """Another program keeps the history from here on, under this name; or it is kept here again (RA5.mirror).
+    """Let another program keep the history from now on, under this name; or, for null, keep it here again (RA5.mirror).
 
     At the end of a mirror, open text and words are dropped: the other program has written what belongs in the history.
     """
@@ -122,7 +122,7 @@ def opened(draft: Draft, frame: LLMContextFrame) -> None:
 
 
 def tools_set(draft: Draft, frame: LLMSetToolsFrame) -> None:
-    """Replace the tools; if the context wants it, say in the conversation what was added and removed (RA5.tools)."""
+    """Replace the tools; if the settings ask for it, append a message about what was added and removed (RA5.tools)."""
     tools = tuple(frame.tools or ())
     if draft.terms.settings.get(ADD_TOOL_CHANGE_MESSAGES) is True:
         message = tool_definitions.tool_change_message(draft.terms.tools, tools)
@@ -162,7 +162,7 @@ def end(draft: Draft) -> None:
 
 
 def reopen(draft: Draft) -> None:
-    """A context that ended lives again (R1.6)."""
+    """Open an ended context again (R1.6)."""
     if draft.terms.ended:
         _set(draft, "ended", False)
 
@@ -191,7 +191,7 @@ def _write(draft: Draft, messages: Iterable[Message]) -> None:
 
 
 def _set(draft: Draft, name: SettingName, value: Any) -> None:
-    """Change one term. The value that it has already is no change; `1` and `true` are two values in JSON."""
+    """Change one term, unless it has this value already; `1` and `true` are different values in JSON."""
     before = getattr(draft.terms, name)
     if before is not value and (before != value or to_json(before) != to_json(value)):
         draft.terms = replace(draft.terms, **{name: value})

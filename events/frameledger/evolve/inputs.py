@@ -1,8 +1,8 @@
 """Second inputs: inputs of users and clients that arrive while the conversation is busy with an earlier one (R7).
 
-An input is a frame that requests a run and is no result: a user's words, an append, an update or a context frame with
-`run_llm`, and `LLMRunFrame`. The conversation is busy while a run is open or a committed call has not started yet,
-because the run of an input could not open at once then (R4.3).
+An input is any request for a run that is not a result: a user's words, an append, an update or a context frame with
+`run_llm`, or an `LLMRunFrame`. The conversation is busy while a run is open or a committed call has not started yet,
+because a new run could not open at once (R4.3).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _WAYS: dict[object, SecondInput] = {
 
 
 def way(draft: Draft, requested: SecondInput | None) -> SecondInput:
-    """What an input that arrives now does: what it says itself, else what the setting says, else `enqueue` (R7.1).
+    """How an input that arrives now is handled: by its own field, else by the setting, else `enqueue` (R7.1).
 
-    The first input is always `enqueue`. So is each in a mirror, whose keeper says itself what is stopped (RA5.mirror),
-    and each that coalesces where no run opens here: held messages would never be written.
+    An input to an idle conversation is always `enqueue`. So is every input in a mirror, whose program decides itself
+    what is stopped (RA5.mirror), and `coalesce` where no run opens: held messages would never be written.
     """
     if draft.terms.mirror is not None:
         return "enqueue"
@@ -51,8 +51,7 @@ def _named(draft: Draft, requested: SecondInput | None) -> SecondInput:
 
 
 def taken(draft: Draft, requested: SecondInput | None) -> Reason | None:
-    """An input of a client arrives whole: refuse it, or make way for it (R7.3, R7.4). Whether its messages are held is
-    up to `holds`."""
+    """Reject an input of a client, or interrupt for it (R7.3, R7.4). `holds` decides whether its messages are held."""
     now = way(draft, requested)
     if now == "reject":
         return "busy"
@@ -74,15 +73,15 @@ def hold(draft: Draft, messages: Sequence[Mapping[str, Any]]) -> None:
 
 
 def noted(draft: Draft) -> None:
-    """An input arrived: rounds are counted from 0 again (R8.3)."""
+    """Count rounds from 0 again, because an input arrived (R8.3)."""
     pace = draft.pace
     if pace.rounds:
         draft.pace = Pace(0, None, pace.second, pace.frames)
 
 
 def interrupt(draft: Draft) -> None:
-    """Stop what the assistant does, as an interruption does, for the input whose run takes its place (R7.4). That run
-    stands for all that were requested before, so none is deferred."""
+    """Stop the assistant, as an interruption does, for an input whose run takes its place (R7.4). That run covers all
+    runs that were requested before, so none is deferred."""
     responses.interrupted(draft, None)
     runs.close(draft, "interrupted")
     calls.interrupted(draft)

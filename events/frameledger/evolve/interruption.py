@@ -10,10 +10,10 @@ from frameledger.values import replace
 
 
 def interrupted(draft: Draft, frame: InterruptionFrame) -> Reason | None:
-    """The assistant stops: its words so far are kept, its run is closed, what waits for it is dropped (R2.6, R4.1).
+    """Stop the assistant: keep its words so far, close its run, and drop what waits for it (R2.6, R4.1).
 
     The user's words stay, and the user's turn will request a run. A cough has no words, though, so every run that an
-    interruption inside an open turn takes away is deferred to the end of that turn.
+    interruption inside an open turn drops is deferred to the end of that turn.
     """
     if history.is_for_another_mirror(draft, frame):
         return "mirror_superseded"
@@ -33,7 +33,7 @@ def interrupted(draft: Draft, frame: InterruptionFrame) -> Reason | None:
 
 
 def _heard(draft: Draft, frame: InterruptionFrame) -> str | None:
-    """What was heard, if there is room to write it (R8.4): otherwise the text stays as it was said."""
+    """The heard text, if there is capacity for it (R8.4); otherwise None, and the text stays as it was generated."""
     heard = frame.heard_text
     if heard is None or not capacity.is_limited(draft):
         return heard
@@ -58,7 +58,7 @@ def ended(draft: Draft, frame: EndFrame | CancelFrame) -> Reason | None:
 
 
 def _something_is_open(draft: Draft) -> bool:
-    """Whether something came late, after the context had ended, and has to be settled too."""
+    """Whether something arrived after the context had ended, and has to be settled too."""
     return not (
         draft.turn is None
         and draft.speech.response is None

@@ -44,7 +44,8 @@ def of(frame: LLMSetLimitsFrame) -> dict[str, float]:
 
 
 def refusal(draft: Draft, frame: KnownFrame, logged_at: datetime | None) -> Reason | None:
-    """Whether this frame is more than the conversation takes: in this second (R8.5), or at all (R8.4)."""
+    """Why this frame exceeds a limit of the conversation, or None: the frames of this second (R8.5), or its size
+    (R8.4)."""
     if draft.terms.recording or frame.type == "LLMSetLimitsFrame":
         return None
     most = draft.terms.limits.get("frames_per_second")
@@ -77,8 +78,8 @@ def _second(logged_at: datetime) -> int:
 
 
 def announcement(draft: Draft, frame: FunctionCallsStartedFrame, by: Announced) -> Reason | None:
-    """Whether these calls would be more than the conversation takes: of one run (R8.2), or without an input in between
-    (R8.3). If not, their round is counted, once for each run."""
+    """Why these calls exceed a limit, or None: the calls of one run (R8.2), or the rounds without an input (R8.3). If
+    they do not, their round is counted, once for each run."""
     if draft.terms.recording:
         return None
     limits, calls = draft.terms.limits, draft.calls.open
@@ -107,7 +108,7 @@ def _open_of(draft: Draft, by: Announced) -> int:
 
 
 def _round_of(draft: Draft, by: Announced) -> Version:
-    """The version that stands for a round: that at which the announcing run opened, so that all its attempts are one
+    """The version that identifies a round: the one at which the announcing run opened, so that all its attempts are one
     round; for a response that names no run, that of the response; else this version."""
     run = draft.runs.open
     if by.run_id is not None and run is not None:

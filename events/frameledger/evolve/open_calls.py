@@ -12,22 +12,22 @@ from frameledger.ids import Position, ToolCallId
 from frameledger.values import replace
 
 TOMBSTONES_KEPT = 256
-"""A call forgotten or cancelled before it started may not start: the newest of these ids are remembered."""
+"""Number of remembered ids of calls that were forgotten or cancelled before they started, and may not start."""
 
 SETTLED_REMEMBERED = 32
-"""Ids that settled lately are remembered only to tell an auditor `call_settled` from `call_unknown`."""
+"""Number of remembered ids of settled calls, which only distinguish `call_settled` from `call_unknown`."""
 
 AMBIGUOUS_REMEMBERED = 256
-"""A person may resolve a call that was settled as ambiguous while it is among the newest of these."""
+"""Number of remembered ambiguous calls, which a person may resolve."""
 
 
 def put(draft: Draft, call: Call) -> None:
-    """Open a call, or let it take the place of what it was."""
+    """Open a call, or replace it by its next state."""
     _own(draft)[call.tool_call_id] = call
 
 
 def dispatch(draft: Draft, call: Call) -> None:
-    """It is this call's turn: a worker may start it."""
+    """Dispatch a call: a worker may start it."""
     put(draft, call.in_stage("dispatched"))
     draft.changes.append(CallDispatched(key(call), call.tool_call_id))
 
@@ -56,13 +56,13 @@ def _own(draft: Draft) -> dict[ToolCallId, Call]:
 
 
 def forget(draft: Draft, call: Call) -> None:
-    """Close a call that has not started, and will not."""
+    """Close a call that has not started, and bar its id from starting."""
     tombstone(draft, call)
     settle(draft, call, "forgotten")
 
 
 def forget_position(draft: Draft, position: Position) -> None:
-    """A client rewrote a message: if it was the tool message of a running call, that has no place any more."""
+    """If the message that a client rewrote was the tool message of a running call, that call has no place any more."""
     for call in tuple(draft.calls.open.values()):
         running = call.running
         if running is not None and running.position == position and running.era == draft.place.era:
@@ -96,7 +96,7 @@ def key(call: Call) -> CallKey:
 
 
 def no_such_call(draft: Draft, tool_call_id: ToolCallId) -> Reason:
-    """Why a frame about a call that is not there is ignored."""
+    """Why a frame about a call that is not open is ignored."""
     if tool_call_id in draft.calls.barred:
         return "call_forgotten"
     return "call_settled" if tool_call_id in draft.calls.settled else "call_unknown"

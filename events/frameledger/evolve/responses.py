@@ -20,7 +20,7 @@ from frameledger.values import replace
 
 
 def started(draft: Draft, frame: LLMFullResponseStartFrame) -> Reason | None:
-    """A response begins: an attempt of the open run, or one that names no run (R2.1, RA5.attempts)."""
+    """Open a response: an attempt of the open run, or one that names no run (R2.1, RA5.attempts)."""
     if frame.run_id is not None:
         return _attempt_started(draft, frame)
     response = draft.speech.response
@@ -64,11 +64,11 @@ def _attempt_started(draft: Draft, frame: LLMFullResponseStartFrame) -> Reason |
 
 
 def _retract_earlier_attempts(draft: Draft, run: Run, response: Response | None) -> None:
-    """Retract the messages of earlier attempts, and drop their open text and thought and the calls they announced: the
-    next attempt begins anew."""
+    """Retract the messages of earlier attempts, and drop their open text, open thought and announced calls, for the
+    next attempt."""
     for position in run.positions:
         draft.retract(position)
-    if response is not None:  # A thought that came outside of any response is none of the run.
+    if response is not None:  # A thought that arrived outside of any response does not belong to the run.
         draft.speech = replace(draft.speech, thought=None)
     unnamed = response.opened_version if response is not None and response.run_id == run.run_id else None
     calls.forget_announced(draft, run.run_id, unnamed)
@@ -80,7 +80,7 @@ def _open(draft: Draft, response: Response) -> None:
 
 
 def said(draft: Draft, frame: TextFrame, carries_spaces: bool) -> Reason | None:
-    """A piece of text of the open response (R2.1, R2.2)."""
+    """Add a piece of text to the open response (R2.1, R2.2)."""
     reason = refusal(draft, frame)
     if reason is not None:
         return reason
@@ -108,7 +108,7 @@ def said(draft: Draft, frame: TextFrame, carries_spaces: bool) -> Reason | None:
 
 
 def pushed(draft: Draft, frame: OfARun) -> Reason | None:
-    """Write what has been said; the response stays open (R2.5)."""
+    """Write the text so far; the response stays open (R2.5)."""
     reason = refusal(draft, frame)
     if reason is not None:
         return reason
@@ -123,7 +123,7 @@ def pushed(draft: Draft, frame: OfARun) -> Reason | None:
 
 
 def ended(draft: Draft, frame: LLMFullResponseEndFrame) -> Reason | None:
-    """The end is the commit of a run: its text is written, then its calls are dispatched (RA5.commit)."""
+    """Commit a run at its end: write its text, then dispatch its calls (RA5.commit)."""
     reason = refusal(draft, frame)
     if reason is not None:
         return reason
@@ -145,10 +145,10 @@ def ended(draft: Draft, frame: LLMFullResponseEndFrame) -> Reason | None:
 
 
 def failed(draft: Draft, frame: ErrorFrame) -> Reason | None:
-    """A fatal error closes its run; what was said so far is kept (R4.4). Any other error is only recorded.
+    """Close the run of a fatal error and keep its text so far (R4.4). Any other error is only recorded.
 
-    A fatal error is also accepted from a later attempt than the latest, or without one: it comes from the
-    process that found the run dead.
+    A fatal error is also accepted from a later attempt than the latest, or without one: it comes from a process that
+    found the run dead.
     """
     if not frame.fatal:
         reason = None if frame.run_id is None else refusal(draft, frame)
@@ -188,7 +188,7 @@ def _break_off(draft: Draft, run_id: RunId) -> None:
 
 
 def interrupted(draft: Draft, heard_text: str | None) -> None:
-    """Keep what was said so far, or what was heard of it; drop an open thought whole (R2.6, R6.7)."""
+    """Keep the text so far, or the part that was heard, and drop an open thought (R2.6, R6.7)."""
     speech = draft.speech
     response, said = speech.response, speech.said
     if heard_text is not None and said is not None:
@@ -202,8 +202,7 @@ def interrupted(draft: Draft, heard_text: str | None) -> None:
 def _correct(
     draft: Draft, positions: tuple[Position, ...], response: Response | None, heard: str
 ) -> tuple[Position, ...]:
-    """The last response's text becomes what was heard of it; what was said remains on the log. Returns the positions
-    that it has now."""
+    """Replace the last response's text by the part that was heard; the log keeps the whole. Returns its positions."""
     message = {"role": "assistant", "content": heard}
     written: tuple[Position, ...] = ()
     if heard and positions:
@@ -218,14 +217,14 @@ def _correct(
 
 
 def end(draft: Draft) -> None:
-    """`EndFrame` and `CancelFrame`: write what was being said, end all speaking (R1.6)."""
+    """For `EndFrame` and `CancelFrame`: write the open text and end all speaking (R1.6)."""
     if draft.speech.response is not None:
         _write(draft, draft.speech.response)
     draft.speech = Speech(said=draft.speech.said)
 
 
 def _finish(draft: Draft, response: Response) -> None:
-    """Close a response that did not end by itself: its words stay, its open thought and announced calls go."""
+    """Close a response without an end of its own: keep its text, drop its open thought and announced calls."""
     _write(draft, response)
     calls.forget_announced(draft, None, response.opened_version)
 
@@ -233,7 +232,7 @@ def _finish(draft: Draft, response: Response) -> None:
 def _write(
     draft: Draft, response: Response, after: Response | None = None, thought: Thought | None = None
 ) -> Position | None:
-    """Append what the response has said since it was last written; nothing for whitespace (R2.3). `after` and `thought`
+    """Append the response's text since it was last written, unless it is only whitespace (R2.3). `after` and `thought`
     are the response and the thought that are open from now on."""
     text = trimmed(response.text)
     position = draft.append_text({"role": "assistant", "content": text}, response.run_id) if text else None

@@ -1,7 +1,7 @@
-"""How calls end: results, in between or final, and cancels; what they write and whether they request a run (R3.4,
+"""How calls end: intermediate and final results, and cancels; what they write and whether they request a run (R3.4,
 R3.5, R3.7).
 
-An ambiguous call has a second end: a person says what became of it (R3.8).
+An ambiguous call has a second end: a person reports its outcome (R3.8).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from frameledger.values import replace
 
 
 def result(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
-    """A result, final or in between, goes where its call was made (R3.4, R3.5); R3.7 says whether it requests a run."""
+    """Write a final or intermediate result where its call was made (R3.4, R3.5); R3.7 decides whether it requests a
+    run."""
     if frame.settled_as == "resolved":
         return _resolve(draft, frame)
     found = _running(draft, frame)
@@ -81,7 +82,7 @@ def cancel(draft: Draft, frame: FunctionCallCancelFrame) -> Reason | None:
 
 
 def settle_cancelled(draft: Draft, call: Call, running: Running) -> None:
-    """Settle a running call and say so where it was made; where the history was replaced there is no such place."""
+    """Settle a running call as cancelled, and write that where it was made, unless the history was replaced."""
     open_calls.settle(draft, call, "cancelled")
     if not running.synchronous:
         draft.append_text(call_messages.later_cancelled(call.tool_call_id))
@@ -90,8 +91,8 @@ def settle_cancelled(draft: Draft, call: Call, running: Running) -> None:
 
 
 def _has_no_place(draft: Draft, running: Running) -> bool:
-    """Whether the history no longer has the place where a synchronous call says how it ended. Never so in a mirror,
-    whose messages another program writes."""
+    """Whether the history no longer has the tool message of a synchronous call. Always false in a mirror, whose
+    messages another program writes."""
     if draft.terms.mirror is not None:
         return False
     return running.position is None or running.era != draft.place.era
@@ -103,8 +104,8 @@ def _write(draft: Draft, running: Running, message: Message) -> None:
 
 
 def _resolve(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
-    """A person says what became of an ambiguous call, once: a message at the end, and a run as for a result that waits
-    for nobody (R3.8)."""
+    """Accept a person's result of an ambiguous call, once: append it as a message, and request a run as for a result
+    that waits for no other call (R3.8)."""
     tool_call_id = ToolCallId(frame.tool_call_id)
     if tool_call_id in draft.calls.open:
         return "call_open_already"
@@ -132,8 +133,8 @@ def _newest_ambiguous(draft: Draft, tool_call_id: ToolCallId, opened_version: in
 def _intermediate(
     draft: Draft, call: Call, running: Running, frame: FunctionCallResultFrame
 ) -> Reason | None:
-    """A result in between: asynchronous calls only; it settles nothing and requests a run as a final one does (R3.4,
-    R3.6)."""
+    """Append an intermediate result of an asynchronous call: it settles nothing and requests a run like a final one
+    (R3.4, R3.6)."""
     if running.synchronous:
         return "intermediate_of_synchronous"
     if frame.result is None:
@@ -149,7 +150,7 @@ def _end(frame: FunctionCallResultFrame) -> CallEnd:
 
 
 def _run_llm(frame: FunctionCallResultFrame) -> bool | None:
-    """The explicit `run_llm`, if there is one: that of the properties outranks the frame's."""
+    """The explicit `run_llm`, or None: that of the properties outranks the frame's."""
     if frame.properties is not None and frame.properties.run_llm is not None:
         return frame.properties.run_llm
     return frame.run_llm
@@ -167,7 +168,8 @@ def _running(draft: Draft, frame: FunctionCallResultFrame) -> tuple[Call, Runnin
 
 
 def _meant(draft: Draft, frame: FunctionCallResultFrame | FunctionCallCancelFrame) -> Call | Reason:
-    """The open call that the frame names; by `opened_version` it may name that call and no later one of the id."""
+    """The open call that the frame names, or why there is none; `opened_version` distinguishes it from later calls with
+    its id."""
     tool_call_id = ToolCallId(frame.tool_call_id)
     call = draft.calls.open.get(tool_call_id)
     if call is None:

@@ -1,8 +1,8 @@
-"""Runs: when the model is asked, and at which version of the context (R4, RA5.request).
+"""Runs: when a model is called, and with which version of the context (R4, RA5.request).
 
-One run is open per context. One that is requested meanwhile is pending, once, and opens as soon as no run is open and
-no committed call is still to start: a model that cannot see its call would make it again. A run that a result requests
-while the user or the bot speaks is deferred to the end of that (`owed_to_turn`, `owed_to_bot`).
+One run is open per context. A run that is requested meanwhile is pending, at most one at a time, and opens when no run
+is open and every committed call has started: a model that cannot see its call would make it again. A run that a result
+requests while the user or the bot speaks is deferred to the end of that speech (`owed_to_turn`, `owed_to_bot`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ _COMMITTED: tuple[Stage, ...] = ("queued", "dispatched")
 
 
 def request(draft: Draft) -> None:
-    """Request a run now, as a client wants it: by an append, an update, a context frame, or `LLMRunFrame`.
-
-    In a recording, or where the model is run elsewhere, it is noted, and nothing happens (R4.5).
+    """Request a run for a client's append, update, context frame or `LLMRunFrame`. In a recording, or where the model
+    is run elsewhere, it is only noted (R4.5).
     """
     if draft.terms.ended:
         return
@@ -62,7 +61,7 @@ def request_for_result(draft: Draft) -> None:
 
 
 def bot_stopped(draft: Draft) -> None:
-    """Request the run that was deferred to the bot's stop; if the user speaks by now, it is deferred to the turn
+    """Request the run that was deferred to the bot's stop; if the user is speaking, defer it to the end of the turn
     (R4.1)."""
     if draft.runs.owed_to_bot:
         draft.runs = replace(draft.runs, owed_to_bot=False)
@@ -109,7 +108,7 @@ def release(draft: Draft) -> None:
 
 
 def put(draft: Draft, run: Run | None) -> None:
-    """Let this be the open run, or none."""
+    """Set the open run, or none."""
     runs = draft.runs
     draft.runs = Runs(run, runs.wanted, runs.owed_to_turn, runs.owed_to_bot, runs.noted)
 

@@ -24,7 +24,7 @@ Stage = Literal["announced", "queued", "dispatched", "running"]
 
 @value
 class MessageCursor:
-    """Where the next message goes. A position is given once and never reused within its era.
+    """Where the next message goes. A position is assigned once and never reused within its era.
 
     `gaps` are the positions that are empty again, as ranges in ascending order. At most `gaps.GAPS_REMEMBERED` are
     remembered: in the range `fixed`, from one position to another, it is not known any more which positions have a
@@ -61,8 +61,8 @@ class RequestParameters:
 
 @value
 class Turn:
-    """A user turn being heard (R1): still speaking, or stopped (first at `stopped_version`) and waiting for its final
-    words. `second_input` is that of its start (R7)."""
+    """An open user turn (R1): the user still speaks, or has stopped (first at `stopped_version`) and final words are
+    pending. `second_input` is that of its start (R7)."""
 
     opened_version: Version
     speaking: bool = True
@@ -73,14 +73,14 @@ class Turn:
 
     @property
     def holds_floor(self) -> bool:
-        """Whether a run for a result has to wait for this turn's end (R4.1)."""
+        """Whether a run that a result requests is deferred to the end of this turn (R4.1)."""
         return self.speaking or self.words is not None or self.interim_pending
 
 
 @value
 class RejectedTurn:
-    """A user turn that its own start rejected (R7.3), until it is stopped and its final words have come: those are
-    rejected too. Nothing of it is kept."""
+    """A user turn that its own start rejected (R7.3), until it is stopped and its final words have arrived: those are
+    rejected too. Its content is not kept."""
 
     opened_version: Version
     speaking: bool = True
@@ -120,7 +120,7 @@ class Thought:
 
 @value
 class Speech:
-    """What the assistant is saying, and where its last words stand.
+    """The open response and thought, and the positions of the last response.
 
     `said` holds the positions of the last response's text as long as `heard_text` may still correct it (R6.7); None
     once the user has spoken or the history was replaced since.

@@ -27,7 +27,7 @@ class Text:
     """How many characters there are, all pieces together."""
 
     def raw(self) -> str:
-        """The pieces joined; halves of a surrogate pair stand as they came."""
+        """The pieces joined; halves of surrogate pairs are unchanged."""
         pieces = []
         text: Text | None = self
         while text is not None:

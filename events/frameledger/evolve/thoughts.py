@@ -14,7 +14,7 @@ from frameledger.values import replace
 
 
 def started(draft: Draft, frame: LLMThoughtStartFrame) -> Reason | None:
-    """A new thought replaces one that never ended (R2.7)."""
+    """Open a thought; it replaces one that never ended (R2.7)."""
     reason = refusal(draft, frame)
     if reason is not None:
         return reason
@@ -27,7 +27,7 @@ def started(draft: Draft, frame: LLMThoughtStartFrame) -> Reason | None:
 
 
 def said(draft: Draft, frame: LLMThoughtTextFrame) -> Reason | None:
-    """A piece of a thought, joined exactly as it came (R2.7)."""
+    """Add a piece to the open thought, unchanged (R2.7)."""
     reason = refusal(draft, frame)
     if reason is not None:
         return reason
@@ -47,7 +47,7 @@ def said(draft: Draft, frame: LLMThoughtTextFrame) -> Reason | None:
 
 
 def ended(draft: Draft, frame: LLMThoughtEndFrame) -> Reason | None:
-    """Store the thought where it ends, with its signature as it came; a signature alone is enough (R2.7)."""
+    """Append the thought where it ends, with its signature unchanged; a signature alone is enough (R2.7)."""
     reason = refusal(draft, frame)
     if reason is not None:
         return reason

@@ -20,9 +20,8 @@ from frameledger.values import replace
 
 
 def started(draft: Draft, frame: UserStartedSpeakingFrame) -> Reason | None:
-    """Open a turn; a turn that still waits is closed first with the words there are (R1.1, R1.5). A start that is
-    rejected as a second input opens none; if its own `second_input` says so, the turn's words are rejected too
-    (R7.3)."""
+    """Open a turn; a turn that still waits is first closed with its words so far (R1.1, R1.5). A start that is rejected
+    as a second input opens none; if its own `second_input` is `reject`, its words are rejected too (R7.3)."""
     turn = draft.turn
     if turn is not None and turn.speaking:
         return None
@@ -58,8 +57,8 @@ def stopped(draft: Draft, frame: UserStoppedSpeakingFrame) -> Reason | None:
 
 
 def transcribed(draft: Draft, frame: TranscriptionFrame) -> Reason | None:
-    """Final words: of the open turn, or a turn of their own (R1.1, R1.2, R1.4). Words of a turn that its start rejected
-    are rejected as long as the conversation is busy (R7.3)."""
+    """Add final words to the open turn, or make them a turn of their own (R1.1, R1.2, R1.4). Words of a turn that its
+    start rejected are rejected while the conversation is busy (R7.3)."""
     if not frame.text.strip():
         return "nothing_said"
     turn, rejected = draft.turn, draft.rejected_turn
@@ -88,7 +87,7 @@ def transcribed(draft: Draft, frame: TranscriptionFrame) -> Reason | None:
 
 
 def interim(draft: Draft, frame: InterimTranscriptionFrame) -> Reason | None:
-    """Interim words only say that final ones are on their way (R1.1)."""
+    """Note interim words, which only indicate that final ones follow (R1.1)."""
     if not frame.text.strip():
         return "nothing_said"
     if draft.turn is None:
@@ -101,7 +100,7 @@ def interim(draft: Draft, frame: InterimTranscriptionFrame) -> Reason | None:
 
 
 def end(draft: Draft) -> None:
-    """The context ends: write what was heard, ask for nothing (R1.6)."""
+    """Write the words so far at the end of the context, without requesting a run (R1.6)."""
     draft.rejected_turn = None
     if draft.turn is not None:
         _write(draft, draft.turn.words)
@@ -109,8 +108,8 @@ def end(draft: Draft) -> None:
 
 
 def _close(draft: Draft, turn: Turn) -> None:
-    """Write the turn's words and request the run that answers them, the deferred one with it. Without words there is
-    nothing to write, and a deferred run stays so."""
+    """Write the turn's words and request the run that answers them, which covers a deferred one. Without words nothing
+    is written, and a deferred run stays deferred."""
     draft.turn = None
     if trimmed(turn.words):
         if draft.runs.owed_to_turn:
@@ -126,8 +125,8 @@ def _request_deferred_run(draft: Draft) -> None:
 
 
 def _say(draft: Draft, words: Text | None, second_input: SecondInput | None) -> None:
-    """The user has said this: write it and request the run that answers it. While the conversation is busy it is a
-    second input, which may interrupt, or wait (R7)."""
+    """Write these words of the user and request the run that answers them. While the conversation is busy they are a
+    second input, which may interrupt or be held (R7)."""
     way = inputs.way(draft, second_input)
     inputs.noted(draft)
     if way == "coalesce":

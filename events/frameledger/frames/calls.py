@@ -212,8 +212,8 @@ class FunctionCallCancelFrame(SystemFrame):
 
     Says: stop this call; it will have no result.
     Published by: the worker that ran it, clients, and the timekeeper for a call past its deadline.
-    Effect: settles the call: the tool message of a synchronous one says so, an asynchronous one ends with a
-    final message that does; an announced call writes nothing. Workers are told to stop.
+    Effect: settles the call: the tool message of a synchronous call becomes `CANCELLED`, an asynchronous call gets a
+    final message with that result; a call that has not started writes nothing. Workers are told to stop.
     """
 
     said_by = "function"

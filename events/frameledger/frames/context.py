@@ -163,7 +163,7 @@ class LLMEnablePromptCachingFrame(DataFrame, OfContext):
 
     Says: whether the provider should cache the part of the prompt that does not change.
     Published by: clients.
-    Effect: stored in the state; a provider without caching takes no notice; requests no run.
+    Effect: stored in the state; a provider without caching ignores it; requests no run.
     """
 
     said_by = None
@@ -199,8 +199,8 @@ class LLMSetLimitsFrame(ControlFrame, OfContext):
     Says: these are the limits now. A limit that is not named is off; those of the installation's settings apply in
     any case.
     Published by: clients.
-    Effect: replaces all limits of the conversation, which a context frame leaves. What goes beyond one is
-    ignored with a reason that says which; in a recording none acts. Requests no run.
+    Effect: replaces all limits of the conversation; a context frame does not change them. A frame beyond a limit is
+    ignored with a reason that names the limit; in a recording no limit applies. Requests no run.
     """
 
     said_by = None

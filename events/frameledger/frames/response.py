@@ -263,8 +263,8 @@ class ErrorFrame(SystemFrame, OfRun):
 
     Says: what went wrong, and whether the run is over because of it.
     Published by: inference services, and the timekeeper for a run that no worker claimed or whose worker is silent.
-    Effect: a fatal error of the open run keeps what was said so far, forgets the calls it announced and
-    closes it; any other is recorded only.
+    Effect: a fatal error of the open run keeps its text so far, forgets the calls it announced and closes it; any other
+    error is only recorded.
     """
 
     said_by = None

@@ -11,7 +11,7 @@ class UserStartedSpeakingFrame(SystemFrame):
 
     Says: a turn of the user begins.
     Published by: speech services.
-    Effect: opens a turn; a turn that still waited for its words is closed with those it has.
+    Effect: opens a turn; a turn that still waited for its words is closed with its words so far.
     """
 
     said_by = "user"
