@@ -130,7 +130,9 @@ async def connect(
         connection = await GuardedConnection.connect(where, autocommit=True)
     except psycopg.OperationalError as error:
         if error.sqlstate is None and (shortage := descriptors.shortage()):
-            raise psycopg.OperationalError(f"PostgreSQL cannot be connected to. {shortage}") from error
+            raise psycopg.OperationalError(
+                f"No connection to PostgreSQL could be opened. {shortage}"
+            ) from error
         raise
     try:
         await connection.begin(where, session or {}, role)

@@ -34,7 +34,7 @@ class Line:
 
     @property
     def requests_run(self) -> bool:
-        """Whether the frame asked for an inference."""
+        """Whether the frame requested an inference."""
         return any(isinstance(change, RunRequested) for change in self.changes)
 
 

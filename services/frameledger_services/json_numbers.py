@@ -11,7 +11,7 @@ from frameledger.decode_error import DecodeError
 
 def no_constant(name: str) -> NoReturn:
     """Raise ValueError: a `parse_constant` of `json`, which takes NaN and both infinities otherwise."""
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def check_json(value: Any) -> None:

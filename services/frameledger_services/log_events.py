@@ -21,7 +21,7 @@ class Event(NamedTuple):
 
 _WAIT = "It recovers by itself. If it persists: `frameledger doctor`."
 
-_ALLOW = "Allow the service to write to the topic of frames, if the message says that it may not."
+_ALLOW = "If the message names a missing permission, allow the service to write to the topic of frames."
 
 EVENTS: Mapping[str, Event] = {
     "service.retrying": Event(
@@ -55,7 +55,7 @@ EVENTS: Mapping[str, Event] = {
     ),
     "projector.partition_away": Event(
         "warning",
-        "The log of this partition does not answer: it is tried again, and the other partitions are read.",
+        "This partition does not respond. Reading it is retried; the other partitions are still read.",
         "Check the partition's leader, for example with Kafka's `kafka-topics --describe`.",
     ),
     "projector.newer_fold": Event(
@@ -90,8 +90,8 @@ EVENTS: Mapping[str, Event] = {
     ),
     "projector.unreadable_headers": Event(
         "error",
-        "Somebody wrote headers into a row of the outbox that are not those of a record. The row stays there, and all "
-        "others are published. `of` is its partition, generation, offset and ordinal.",
+        "Somebody changed the headers of a row of the outbox, which cannot be read any more. The row stays in the "
+        "outbox; all others are published. `of` is its partition, generation, offset and ordinal.",
         "Correct `headers` of that row, or delete it; the next start of a projector publishes it.",
     ),
     "projector.announcement_failed": Event(
@@ -244,8 +244,8 @@ EVENTS: Mapping[str, Event] = {
     ),
     "timekeeper.partition_away": Event(
         "warning",
-        "The log of this partition does not answer, or is shorter than what is stored of it: what is overdue in it "
-        "waits, and the other partitions are judged.",
+        "This partition does not respond, or its log ends before its stored offset. Its timeouts are not enforced "
+        "meanwhile; those of the other partitions are.",
         "Check the partition's leader, for example with Kafka's `kafka-topics --describe`; `frameledger recover` shows "
         "whether records are missing.",
     ),
@@ -262,13 +262,13 @@ EVENTS: Mapping[str, Event] = {
     ),
     "timekeeper.rule_timed_out": Event(
         "warning",
-        "The database did not say in time what is overdue by one of the rules. It is asked again.",
-        "If it goes on, look for a transaction that somebody left open.",
+        "The query of one rule exceeded its timeout. It is retried.",
+        "If it persists, look for a transaction that was left open.",
     ),
     "timekeeper.not_purged": Event(
         "warning",
-        "Old claims and workers could not be deleted in time. It is tried again a minute later.",
-        "If it goes on, look for a transaction that somebody left open.",
+        "Old claims and workers could not be deleted in time. The deletion is retried after a minute.",
+        "If it persists, look for a transaction that was left open.",
     ),
     # Traces
     "telemetry.not_installed": Event(
@@ -283,8 +283,8 @@ EVENTS: Mapping[str, Event] = {
     ),
     "telemetry.not_exported": Event(
         "warning",
-        "The collector rejects spans or is unreachable; `reason` is what OpenTelemetry says of it. They are lost; "
-        "nothing else is affected.",
+        "The collector rejects spans or is unreachable; `reason` is OpenTelemetry's message. They are lost; nothing "
+        "else is affected.",
         "Check that a collector responds at `OTEL_EXPORTER_OTLP_ENDPOINT`, a URL such as `http://127.0.0.1:4318`; for "
         "401 and 403, the key in `OTEL_EXPORTER_OTLP_HEADERS`.",
     ),

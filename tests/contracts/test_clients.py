@@ -361,10 +361,10 @@ def test_a_version_is_a_whole_number(use, context_id, version):
     async def work(client):
         await client.publish(context_id, append("Hi."), append("More."), wait=True)
         for frames in (client.frames, client.follow):
-            with pytest.raises(TypeError, match=f"whole number, from 0, and not {version!r}"):
+            with pytest.raises(TypeError, match=f"integer of at least 0, not {version!r}"):
                 await anext(frames(context_id, version))
         if version is not None:
-            with pytest.raises(TypeError, match=f"whole number, from 0, and not {version!r}"):
+            with pytest.raises(TypeError, match=f"integer of at least 0, not {version!r}"):
                 await client.context(context_id, version)
 
     use(work)
@@ -374,7 +374,7 @@ def test_a_version_is_a_whole_number(use, context_id, version):
 def test_no_frame_expects_a_version_that_is_no_whole_number(use, context_id):
     async def work(client):
         for version in ("1", 1.5):
-            with pytest.raises(TypeError, match=f"whole number, from 0, and not {version!r}"):
+            with pytest.raises(TypeError, match=f"integer of at least 0, not {version!r}"):
                 await client.publish(context_id, append("Hi."), expected_version=version)
         assert await client.newest_version(context_id) == 0
 

@@ -137,7 +137,7 @@ def test_copies_that_are_away_are_named_where_they_keep_records_from_being_taken
             await ours.publish(wanted.name, RECORDS[:1], within=ON_SERVERS)
             await asyncio.to_thread(cluster.kill)
             await until(settings, wanted.name, lambda found: found.states[0].in_sync == 1)
-            with pytest.raises(PublishError, match="1 of 2 copies") as late:
+            with pytest.raises(PublishError, match="1 of 2 replicas") as late:
                 await ours.publish(wanted.name, RECORDS[:1], within=scaled(3))
             return str(late.value)
 

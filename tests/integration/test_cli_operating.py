@@ -315,7 +315,7 @@ def test_doctor_warns_of_frames_whose_type_nobody_knows(settings, command):
     found = {one["check"]: one for one in lines(asyncio.run(run()))}["types"]
     assert found["state"] == "warn"
     assert found["found"] == (
-        "3 frames of unknown types in the last 7 days, newest LLMTxtFrame from my-app. Was LLMTextFrame meant?"
+        "3 frames of unknown types in the last 7 days, newest LLMTxtFrame from my-app. Did you mean LLMTextFrame?"
     )
 
 

@@ -365,7 +365,7 @@ def test_who_waits_in_vain_is_told_how_far_the_tables_are(settings, database):
                 (PROJECTION, place.topic, place.partition),
             )
         late = await in_vain(client, LLMRunFrame(), LLMRunFrame())
-        assert f"has come to offset 1, with {late.places[-1].offset} still to store" in str(late)
+        assert f"has reached offset 1, with {late.places[-1].offset} still to store" in str(late)
 
     async def in_vain(client, *frames):
         for within in PATIENCE:

@@ -282,7 +282,7 @@ def test_what_is_no_frame_of_a_conversation_here_is_set_aside_and_parks_nobody(d
     with psycopg.connect(database) as connection:
         (rejected,) = connection.execute("SELECT code, error FROM rejected_frames").fetchall()
         assert rejected[0] == "refused"
-        assert "5 projectors died" in rejected[1]
+        assert "5 projectors crashed" in rejected[1]
         assert connection.execute("SELECT outcome FROM frames").fetchall() == [("applied",)]
 
 

@@ -75,7 +75,7 @@ def test_what_lives_again_after_an_erasure_is_left_out_of_all_and_named(database
     assert [line["context_id"] for line in lines if "context_id" in line] == ["a", "c"]
     told = CliRunner().invoke(application(), ["export", "--all"])
     assert told.stdout_bytes == path.read_bytes()
-    assert "1 conversation was left out, because it goes on after an erasure: b" in told.stderr
+    assert "1 conversation was left out, because it continues after an erasure: b" in told.stderr
     assert "frameledger fork" in told.stderr
     named = CliRunner().invoke(application(), ["export", "a", "b"])
     assert named.exit_code == 1

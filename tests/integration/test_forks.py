@@ -264,7 +264,7 @@ def test_a_context_that_is_larger_than_a_frame_is_no_beginning_of_a_fork(setting
         for _ in range(2):
             said = LLMMessagesAppendFrame(messages=[{"role": "user", "content": half}])
             await client.publish("large", said, wait=True)
-        with pytest.raises(ForkRefusedError, match=r"at version 2 has 8,388,.* a frame of at most 8,388,608"):
+        with pytest.raises(ForkRefusedError, match=r"at version 2 has 8,388,.* has at most 8,388,608"):
             await client.fork("large", "new")
         assert counts(settings, "new") == (0, 0)
         assert (await client.fork("large", "new", version=1)).version == 1

@@ -48,7 +48,7 @@ def test_one_that_raises_says_only_that_it_failed_and_the_details_are_on_the_log
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ('{"city": ', "no JSON"),
+        ('{"city": ', "not JSON"),
         ("[1]", "a list"),
         ({"city": 5}, "is not of type 'string'"),
         ({}, "'city' is a required property"),

@@ -133,7 +133,7 @@ def test_a_record_over_which_projectors_die_again_and_again_is_parked(settings):
     with psycopg.connect(settings.database_url.get_secret_value()) as connection:
         outcomes = connection.execute("SELECT outcome FROM frames ORDER BY version").fetchall()
         assert outcomes == [("parked",)] * 3
-        assert "projectors died" in value_of(connection, "SELECT parked_error FROM contexts")
+        assert "projectors crashed" in value_of(connection, "SELECT parked_error FROM contexts")
 
 
 def test_a_log_that_is_not_the_one_that_was_projected_stops_the_projector_and_is_named(settings):

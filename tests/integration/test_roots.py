@@ -129,7 +129,7 @@ def test_without_its_topic_no_root_is_published_and_the_remedy_is_said(road, mon
         update={"topic_prefix": "nowhere.", "timekeeper_root_every_secs": 1.0}
     )
     with pytest.raises(
-        BrokerError, match=r"no topic nowhere\.roots: make it with `frameledger topics --create`"
+        BrokerError, match=r"no topic nowhere\.roots: create it with `frameledger topics --create`"
     ):
         turn(settings, 0.0)
 

@@ -230,7 +230,7 @@ def test_an_id_that_is_taken_or_was_erased_refuses_the_file_before_anything_is_w
     log.add("b", b'{"type":"LLMRunFrame"}')
     project(other, log.records)
     with pytest.raises(
-        ImportRefusedError, match="There is a conversation 'b' here already, at version 1, and it does"
+        ImportRefusedError, match="The conversation 'b' exists here already, at version 1, and does"
     ):
         imported(other, content)
     assert heads(other).keys() == {"b"}
@@ -298,7 +298,7 @@ def refuse_an_import_into(other, content, point, meanwhile, why):
 
 def test_a_projector_that_begins_the_conversation_meanwhile_is_right(database, other):
     begins = "b", b'{"type":"TranscriptionFrame","text":"mine"}'
-    why = "There is a conversation 'b' here already"
+    why = "The conversation 'b' exists here already"
     refuse_an_import_into(other, small(database), "after commit", begins, why)
     with psycopg.connect(other) as connection:
         assert value_of(connection, "SELECT text FROM messages WHERE context_id = 'b'") == "mine"

@@ -170,7 +170,7 @@ def test_what_another_release_folded_otherwise_is_parked_where_the_rows_end(data
         assert parked_since(database) == {"ctx": 5}
         with psycopg.connect(database) as connection:
             error = value_of(connection, "SELECT parked_error FROM contexts")
-        assert "version 3 was applied when it was folded first, and is ignored (run_over)" in error
+        assert "version 3 was applied when it was first folded, and is ignored (run_over)" in error
     assert unparked(database, "ctx").folded == 1
 
 

@@ -301,7 +301,7 @@ def test_rebuild_names_the_conversations_that_are_not_there_or_says_that_one_cha
     assert capsys.readouterr().err.startswith("These conversations do not exist: 'gone'.\n")
     with pytest.raises(Exit):
         fail_of_missing([there])
-    assert capsys.readouterr().err.endswith("it is not folded again.\nRun the command again.\n")
+    assert capsys.readouterr().err.endswith("It was not folded again.\nRun the command again.\n")
 
 
 def test_doctor_says_once_what_is_to_be_done_about_servers_that_nobody_named(command):

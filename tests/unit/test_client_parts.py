@@ -124,11 +124,11 @@ def test_one_frame_of_the_context_may_expect_a_version():
     (same,) = expecting(preparation.prepare("c", [LLMRunFrame(expected_version=7)]), 7)
     assert same.complete.expected_version == 7
     for given, problem in (
-        ([LLMRunFrame(), LLMRunFrame()], "goes with one frame"),
-        ([], "goes with one frame"),
-        ([LLMTextFrame(text="so")], "LLMTextFrame happens whatever the conversation is"),
-        ([UnknownFrame(type="LLMRumFrame", v=1)], "LLMRumFrame happens"),
-        ([LLMRunFrame(expected_version=6)], "expects version 6"),
+        ([LLMRunFrame(), LLMRunFrame()], "applies to a single frame"),
+        ([], "applies to a single frame"),
+        ([LLMTextFrame(text="so")], "LLMTextFrame cannot expect a version"),
+        ([UnknownFrame(type="LLMRumFrame", v=1)], "LLMRumFrame cannot"),
+        ([LLMRunFrame(expected_version=6)], "expected_version 6"),
     ):
         with pytest.raises(ValueError, match=problem):
             expecting(preparation.prepare("c", given), 7)
@@ -183,7 +183,7 @@ def test_a_mapping_may_have_our_values_inside():
         ({"no": "type"}, 'the object has no "type"'),
         ("nonsense", r"takes the JSON of a frame, .* \(not_json\)\. .*LLMMessagesAppendFrame"),
         ({"type": "LLMRunFrame", "metadata": {"at": object()}}, "object is not JSON"),
-        ({"type": "LLMRunFrame", "metadata": {"at": math.nan}}, "cannot be written as JSON"),
+        ({"type": "LLMRunFrame", "metadata": {"at": math.nan}}, "cannot be encoded as JSON"),
     ],
 )
 def test_what_is_no_frame_by_its_content_is_a_value_error_of_one_line(given, said):
@@ -467,7 +467,7 @@ def test_a_client_of_an_event_loop_that_has_ended_says_so():
         async def work(asked=asked):
             return await asked
 
-        with pytest.raises(RuntimeError, match="on another event loop"):
+        with pytest.raises(RuntimeError, match="to another event loop"):
             asyncio.run(work())
 
 

@@ -134,7 +134,7 @@ def test_an_id_that_is_no_text_is_a_type_error_of_each_reading(kind, context_id)
                 anext(made.follow(context_id)),
             ):
                 with pytest.raises(
-                    TypeError, match=f"^A context id is text, and not {re.escape(repr(context_id))}"
+                    TypeError, match=f"^A context id is text, not {re.escape(repr(context_id))}"
                 ):
                     await asked
 

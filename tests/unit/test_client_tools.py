@@ -97,7 +97,7 @@ def test_a_schema_is_checked_once_however_its_fields_are_ordered(monkeypatch):
 def test_a_schema_that_is_refused_is_refused_again():
     wrong = {"type": "object", "properties": {"n": {"type": "no such type"}}}
     for name in ("first", "second"):
-        with pytest.raises(ProblemError, match="no JSON Schema"):
+        with pytest.raises(ProblemError, match="not a JSON Schema"):
             stored_definitions([Definition(name, None, wrong)])
 
 

@@ -59,8 +59,8 @@ def test_a_connection_that_cannot_be_made_for_lack_of_descriptors_says_so(connec
 
     limit, sentence = asyncio.run(scenario())
     assert sentence == (
-        f"{server} cannot be connected to. This process has no file descriptors left. Its limit is {limit}: raise it "
-        "(`ulimit -n`)."
+        f"No connection to {server} could be opened. This process has no file descriptors left. Its limit is {limit}: "
+        "raise it (`ulimit -n`)."
     )
 
 

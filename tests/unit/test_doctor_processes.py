@@ -62,5 +62,5 @@ def test_a_service_that_up_starts_again_and_again_does_not_run(tmp_path):
         Process(name="inference", state=State.BACKING_OFF, metrics="http://127.0.0.1:1/metrics", word=word),
         Process(name="kafka", state=State.BACKING_OFF, word=word),
     )
-    assert (finding.state, finding.found) == ("fail", f"The inference does not run: it {word}.")
+    assert (finding.state, finding.found) == ("fail", f"The inference is not running: it {word}.")
     assert "frameledger logs inference" in finding.remedy

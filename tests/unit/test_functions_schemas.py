@@ -579,7 +579,7 @@ def test_annotations_that_cannot_be_read_are_refused_with_the_name_of_the_functi
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
 def test_what_python_alone_reads_as_a_number_is_no_json(number):
     # None of them is beyond a limit of a schema, as `NaN < 0` is not.
-    with pytest.raises(ArgumentsError, match="no JSON"):
+    with pytest.raises(ArgumentsError, match="not JSON"):
         parsed(f'{{"amounts": [1, {number}]}}')
     assert parsed('{"amounts": [1e308, -0.0, 12345678901234567890]}') == {
         "amounts": [1e308, -0.0, 12345678901234567890]

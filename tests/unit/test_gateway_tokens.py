@@ -60,7 +60,7 @@ def test_two_tokens_differ_and_are_kept_in_their_order(path):
 def test_a_name_is_taken_once_and_revoked_once(path):
     made(path, "ci")
     before = path.read_bytes()
-    with pytest.raises(TokenRefusedError, match="ci already"):
+    with pytest.raises(TokenRefusedError, match="ci exists already"):
         made(path, "ci")
     with pytest.raises(TokenRefusedError, match="no token cd"):
         revoke(path, "cd")

@@ -75,7 +75,7 @@ def test_a_block_does_not_begin_without_it(clock):
         async with Lease(5, clock).held():
             raise AssertionError("the block began")
 
-    with pytest.raises(LeaseLostError, match="lease is over"):
+    with pytest.raises(LeaseLostError, match="lease has ended"):
         asyncio.run(scenario())
 
 

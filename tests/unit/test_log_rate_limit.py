@@ -42,9 +42,9 @@ def test_a_broker_that_is_away_is_said_once_a_minute_with_the_cause(clock, caplo
         clock[0] += MINUTE
         fail(1)
     assert [record.getMessage() for record in caplog.records] == [
-        "Kafka does not answer and is waited for: Unable connect to node with id 1: [Errno 111] refused",
-        "Kafka does not answer and is waited for: Unable connect to node with id 1: [Errno 111] refused "
-        "(299 more such lines since the last one)",
+        "Kafka does not answer; waiting for it: Unable connect to node with id 1: [Errno 111] refused",
+        "Kafka does not answer; waiting for it: Unable connect to node with id 1: [Errno 111] refused (299 more "
+        "such lines since the last one)",
     ]
 
 

@@ -119,14 +119,14 @@ def test_a_topic_that_is_compacted_is_not_read_since_no_offset_tells_what_is_gon
 def test_a_topic_that_is_not_there_is_a_problem_with_its_remedy():
     topics = topic_specs(Settings())
     assert problems(topics[:1], {}) == [
-        "There is no topic llm.frames: make it with `frameledger topics --create`."
+        "There is no topic llm.frames: create it with `frameledger topics --create`."
     ]
 
 
 @pytest.mark.regression("journey 115")
 def test_only_our_topics_are_made_with_our_command():
     for topic in topic_specs(Settings(topic_prefix="staging.")):
-        assert missing(topic.name).endswith("make it with `frameledger topics --create`.")
+        assert missing(topic.name).endswith("create it with `frameledger topics --create`.")
     # As by `replay --to`, with the id of a conversation in place of a topic.
     assert missing("call-18") == (
         "There is no topic call-18. `frameledger topics` lists those of this installation."
@@ -179,7 +179,9 @@ def test_too_few_copies_are_a_problem():
     (frames, *_) = topic_specs(Settings(topic_replication=3))
     found = {frames.name: replace(as_wanted([frames])[frames.name], replication=1)}
     (sentence,) = problems([frames], found)
-    assert sentence.startswith("llm.frames has 1 copies of each partition, and FRAMELEDGER_TOPIC_REPLICATION")
+    assert sentence.startswith(
+        "llm.frames has 1 replicas of each partition, and FRAMELEDGER_TOPIC_REPLICATION"
+    )
 
 
 def test_more_copies_in_sync_than_there_are_copies_are_a_problem():

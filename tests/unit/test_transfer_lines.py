@@ -191,7 +191,7 @@ def test_a_line_that_was_sealed_anew_has_to_fit_as_well(number, changed, line, p
 
 def test_an_erasure_is_no_part_of_a_conversation():
     found = written(a=[LLMRunFrame(), LLMContextEraseFrame(why="asked")])
-    with pytest.raises(BadFileError, match="no export holds what was erased") as refused:
+    with pytest.raises(BadFileError, match="no export contains an erasure") as refused:
         checked(found)
     assert refused.value.line == 3
 

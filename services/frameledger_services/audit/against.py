@@ -192,7 +192,7 @@ def _erased(head: Living, receipt: Erased) -> ComparedHead:
     name, version = head.context_id, head.version
     if receipt.version < version:
         return ComparedHead(
-            "truncated", name, version, f"the receipt of its erasure says version {receipt.version}"
+            "truncated", name, version, f"the receipt of its erasure has version {receipt.version}"
         )
     if receipt.version == version and receipt.chain != head.chain:
         return ComparedHead("rewritten", name, version, "the receipt of its erasure has another link")
@@ -216,7 +216,7 @@ def _linked(head: Living, stored: bytes | None, otherwise: What) -> ComparedHead
             "rewritten",
             name,
             version,
-            f"its link is {_short(stored)}, and {_short(head.chain)} was written down",
+            f"its link is {_short(stored)}; the recorded one is {_short(head.chain)}",
         )
     return ComparedHead(otherwise, name, version)
 

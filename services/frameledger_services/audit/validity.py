@@ -61,7 +61,7 @@ def _problem(
         if place not in ends and (era, position - 1, version) not in messages:
             return "a result without a call before it"
     elif row.role in ("user", "assistant") and not row.text:
-        return "a message that says nothing"
+        return "a message without content"
     return None
 
 

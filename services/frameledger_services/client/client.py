@@ -128,9 +128,9 @@ class Client(Conversations):
         Mappings and texts are new frames each time, unless publishing that very object failed.
 
         With `expected_version` the one frame counts only if nobody has changed messages, tools or settings after that
-        version (`expected_version` of the frame, rule RA5.expected): of several publishers that go on from one version
-        one is accepted. With `wait` the others get `ContextChangedError`; without, their frames are stored as ignored
-        (`context_changed`). 0 expects a conversation that has nothing yet. To try again, make a new frame.
+        version (`expected_version` of the frame, rule RA5.expected): of several publishers that continue from one
+        version one is accepted. With `wait` the others get `ContextChangedError`; without, their frames are stored as
+        ignored (`context_changed`). 0 expects a conversation that has nothing yet. To try again, make a new frame.
 
         An unknown type or field is published unchanged. If it is one edit away from a known one, there is a
         `MisspelledWarning`; only the first hundred unknown names are checked.
@@ -197,9 +197,9 @@ class Client(Conversations):
         """Continue a moment of a conversation, its newest one if no version is given, as a new conversation. The old
         one is read only.
 
-        Returns once the fork is folded. With `run` a model is asked to answer there. Calls that were running are
-        cancelled in the fork. A second call with the same arguments, from any process, repeats nothing; without a
-        version, the arguments name another moment as soon as a frame has arrived.
+        Returns once the fork is folded. With `run` the fork requests a run. Calls that were running are cancelled in
+        the fork. A second call with the same arguments, from any process, repeats nothing; without a version, the
+        arguments name another moment as soon as a frame has arrived.
 
         Raises `ForkRefusedError` if the new conversation exists and is not this fork, or if the context is larger than
         a frame may be, and what `context` and `publish` raise.
@@ -391,8 +391,8 @@ class Client(Conversations):
             self._loop = loop
         elif self._loop is not loop:
             raise RuntimeError(
-                "This client is used on another event loop, as with an earlier asyncio.run(). Make a client in each, "
-                "or a SyncClient, which has one of its own."
+                "This client belongs to another event loop, for example that of an earlier asyncio.run(). Create a "
+                "client in each loop, or a SyncClient, which has a loop of its own."
             )
 
     def _check_open(self) -> None:

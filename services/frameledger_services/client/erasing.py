@@ -26,6 +26,6 @@ def _because(published: PublishedFrame) -> str:
     if published.outcome == "rejected":
         return f"the record was rejected ({published.reason}). Erase it again."
     return (
-        "a projector of an older release does not know such a frame, and stored it as unknown. Upgrade the projectors; "
-        "`frameledger rebuild --outcome unknown --apply` honours it then."
+        "a projector of an older release stored the frame as unknown. Upgrade the projectors, then run `frameledger "
+        "rebuild --outcome unknown --apply`."
     )

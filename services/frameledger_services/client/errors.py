@@ -70,7 +70,7 @@ class ConversationParkedError(RefusedError):
         also = "" if stored is None else f" This {stored} is one of them: it counts once they are."
         super().__init__(
             f"{context_id!r} is parked (frameledger parked): its newest frames are stored and not folded, so its "
-            f"newest context is not known.{also} Mend the cause, then run frameledger unpark."
+            f"newest context is not known.{also} Fix the cause, then run frameledger unpark."
         )
         self.context_id = context_id
         self.stored = stored

@@ -125,8 +125,8 @@ async def check_free(connection: Connection, context_id: str, origin: ForkedFrom
         return False
     if existing.origin != {"context_id": origin.context_id, "version": origin.version, "chain": origin.chain}:
         raise ForkRefusedError(
-            f"There is a conversation {context_id!r} already, at version {existing.version}, and it does not "
-            f"begin with version {origin.version} of {origin.context_id!r}. Choose another id."
+            f"The conversation {context_id!r} exists already, at version {existing.version}, and does not start "
+            f"with version {origin.version} of {origin.context_id!r}. Choose another id."
         )
     return True
 
@@ -134,7 +134,7 @@ async def check_free(connection: Connection, context_id: str, origin: ForkedFrom
 def was_taken(context_id: str, reason: str | None) -> ForkRefusedError:
     """Returns the error for a fork whose first frame was not applied."""
     return ForkRefusedError(
-        f"Another publisher began the conversation {context_id!r} at the same time, and the fork did not change "
+        f"Another publisher started the conversation {context_id!r} at the same time, so the fork did not change "
         f"it ({reason}). Choose another id."
     )
 
@@ -153,8 +153,8 @@ def check_size(opening: LLMContextFrame, origin: ForkedFrom) -> None:
     size = len(encode_frame(with_defaults(opening)))
     if size > MAX_VALUE_BYTES:
         raise ForkRefusedError(
-            f"The context of {origin.context_id!r} at version {origin.version} has {size:,} bytes, and another "
-            f"conversation begins with a frame of at most {MAX_VALUE_BYTES:,}. Choose an earlier version."
+            f"The context of {origin.context_id!r} at version {origin.version} has {size:,} bytes, but the "
+            f"first frame of a fork has at most {MAX_VALUE_BYTES:,}. Choose an earlier version."
         )
 
 

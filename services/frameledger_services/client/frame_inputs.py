@@ -28,7 +28,7 @@ class EncodedFrame:
         for a frame without an id, because a retry would publish another frame."""
         frame = decode(encoded)
         if frame.id is None:
-            raise ValueError("the frame has no id, by which it would be recognised when it is sent again")
+            raise ValueError("the frame has no id, without which a repetition could not be recognized")
         return cls(frame, encoded)
 
 
@@ -124,19 +124,19 @@ def expecting(prepared: Sequence[PreparedFrame], version: int) -> list[PreparedF
         )
     if len(prepared) != 1:
         raise ValueError(
-            f"expected_version goes with one frame, and publish() was given {len(prepared)}: each changes the "
-            "conversation for the next. One append may bring several messages, and ask for a run."
+            f"expected_version applies to a single frame, and publish() was given {len(prepared)}: each one changes "
+            "the conversation for the next. One append can add several messages and request a run."
         )
     prepared_frame = prepared[0]
     if not isinstance(prepared_frame.frame, OfContext):
         raise ValueError(
-            f"{prepared_frame.frame.type} happens whatever the conversation is, and expects no version. Those that "
-            f"may are {', '.join(name for name, kind in FRAME_TYPES.items() if issubclass(kind, OfContext))}."
+            f"{prepared_frame.frame.type} cannot expect a version. The types that can are "
+            f"{', '.join(name for name, kind in FRAME_TYPES.items() if issubclass(kind, OfContext))}."
         )
     if prepared_frame.frame.expected_version not in (None, version):
         raise ValueError(
-            f"The frame expects version {prepared_frame.frame.expected_version} by itself, and is to be published "
-            f"with version {version} as the expected one. Give one of the two."
+            f"The frame has expected_version {prepared_frame.frame.expected_version}, and publish() was given "
+            f"{version}. Give only one of them."
         )
     complete = prepared_frame.complete.model_copy(update={"expected_version": version})
     return [PreparedFrame(prepared_frame.original, prepared_frame.frame, complete)]
@@ -188,7 +188,7 @@ def _as_json(original: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(original, allow_nan=False, default=_plain).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"The mapping of a frame cannot be written as JSON: {error}.") from error
+        raise ValueError(f"The mapping of a frame cannot be encoded as JSON: {error}.") from error
 
 
 def _plain(inside: Any) -> Any:

@@ -75,7 +75,7 @@ def may_exist(context_id: object) -> bool:
     """Returns whether there can be a conversation of this id. Raises TypeError for what is no text, such as a UUID: for
     an id like that there would be nothing, whatever was published under its text."""
     if not isinstance(context_id, str):
-        raise TypeError(f"A context id is text, and not {context_id!r}.")
+        raise TypeError(f"A context id is text, not {context_id!r}.")
     return is_context_id(context_id)
 
 
@@ -85,7 +85,7 @@ def whole(version: SupportsIndex) -> int:
     try:
         return index(version)
     except TypeError:
-        raise TypeError(f"A version is a whole number, from 0, and not {version!r}.") from None
+        raise TypeError(f"A version is an integer of at least 0, not {version!r}.") from None
 
 
 def whole_after(version: SupportsIndex) -> int:

@@ -65,7 +65,7 @@ def _progress(reached: int | None, last: PublishedFrame) -> str:
     if reached is None:
         return "no projector has ever read that partition. Is one running (`frameledger status`)?"
     return (
-        f"the projector has come to offset {reached}, with {last.offset + 1 - reached} still to store. Is it running "
+        f"the projector has reached offset {reached}, with {last.offset + 1 - reached} still to store. Is it running "
         "(`frameledger status`)?"
     )
 

@@ -87,7 +87,7 @@ class Talk:
             )
 
     async def happens(self, happened: Callable[[], bool], within: float | None) -> bool:
-        """Wait for the event up to so many seconds. Returns whether it happened."""
+        """Wait for the event, at most `within` seconds. Returns whether it happened."""
         try:
             async with asyncio.timeout(within), self._changed:
                 await self._changed.wait_for(happened)

@@ -178,7 +178,7 @@ class _Stack:
             supervisor.show_external("postgres", address)
             return None
         port = self._programs.port("postgres", self._settings.postgres_port, postgres.PREFERRED_PORT)
-        supervisor.say("postgres", "making its files")
+        supervisor.say("postgres", "creating its files")
         server = await self._made(partial(postgres.prepare, self._directory, port))
         self._environment["database_url"] = server.dsn
         return server.program
@@ -206,10 +206,10 @@ class _Stack:
                     repository=settings.maven_repository,
                     say=say,
                 )
-            loop.call_soon_threadsafe(supervisor.say, "kafka", "making its files")
+            loop.call_soon_threadsafe(supervisor.say, "kafka", "creating its files")
             return kafka.prepare(self._directory, port, software=software, learns=True)
 
-        supervisor.say("kafka", "looking at its jars")
+        supervisor.say("kafka", "checking its jars")
         server = await self._made(prepare)
         self._archive = server.archive
         self._environment["kafka_bootstrap_servers"] = server.bootstrap_servers

@@ -189,7 +189,7 @@ async def connect(settings: Settings) -> AsyncIterator[Broker]:
 def no_answer(settings: Settings) -> str:
     """Returns the message for the case that no broker answers. aiokafka logs the reason for each."""
     if shortage := descriptors.shortage():
-        return f"Kafka at {settings.kafka_bootstrap_servers} cannot be connected to. {shortage}"
+        return f"No connection to Kafka at {settings.kafka_bootstrap_servers} could be opened. {shortage}"
     return (
         f"No Kafka answers at {settings.kafka_bootstrap_servers}. Is it running (`frameledger status`), and are "
         "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS and FRAMELEDGER_KAFKA_SECURITY_PROTOCOL "

@@ -18,7 +18,7 @@ from typing import Any
 
 MINUTE = 60.0
 
-AWAY = "Kafka does not answer and is waited for"
+AWAY = "Kafka does not answer; waiting for it"
 
 _AWAY_WORDS = (
     "Unable connect to",

@@ -35,10 +35,9 @@ class UnacknowledgedError(PublishError, TransientError):
 
 
 class RecordRefusedError(PublishError, RefusedError):
-    """The broker refuses a record, and would refuse it again: it is too large, or the publisher may not write to the
-    topic.
+    """The broker permanently rejects a record: it is too large, or the publisher may not write to the topic.
 
-    Remedy: Make the frame smaller, or give the publisher the right to write to the topic.
+    Remedy: Make the frame smaller, or grant the publisher permission to write to the topic.
     """
 
 

@@ -64,7 +64,7 @@ class Sender:
                 raise BrokerError(no_answer(settings)) from error
             if isinstance(error, kafka_errors.KafkaError):
                 raise BrokerError(
-                    f"{settings.kafka_bootstrap_servers} does not let us publish: {error!r}"
+                    f"{settings.kafka_bootstrap_servers} does not allow publishing: {error!r}"
                 ) from error
             raise
         return cls(inner)

@@ -163,7 +163,7 @@ def missing(name: str) -> str:
     own = tuple(topic.name for topic in topic_specs(Settings(topic_prefix="")))
     if not name.endswith(own):
         return f"There is no topic {name}. `frameledger topics` lists those of this installation."
-    return f"There is no topic {name}: make it with `frameledger topics --create`."
+    return f"There is no topic {name}: create it with `frameledger topics --create`."
 
 
 def problems(topics: Sequence[TopicSpec], descriptions: Mapping[str, TopicDescription]) -> list[str]:
@@ -228,14 +228,14 @@ def _problems_of(topic: TopicSpec, description: TopicDescription) -> list[str]:
     sentences = [problem for problem in problems if problem is not None]
     if topic.replication is not None and description.replication < topic.replication:
         sentences.append(
-            f"{topic.name} has {description.replication} copies of each partition, and {PREFIX}TOPIC_REPLICATION asks "
-            f"for {topic.replication}: add some with Kafka's kafka-reassign-partitions, or change the setting."
+            f"{topic.name} has {description.replication} replicas of each partition, and {PREFIX}TOPIC_REPLICATION "
+            f"is {topic.replication}: add some with Kafka's kafka-reassign-partitions, or change the setting."
         )
     insync = int(description.config.get("min.insync.replicas", "1"))
     if insync > description.replication:
         sentences.append(
-            f"{topic.name} has min.insync.replicas={insync} and only {description.replication} copies: nothing can be "
-            f"published. Lower it: {change(topic.name, 'min.insync.replicas', description.replication)}"
+            f"{topic.name} has min.insync.replicas={insync} and only {description.replication} replicas: nothing can "
+            f"be published. Lower it: {change(topic.name, 'min.insync.replicas', description.replication)}"
         )
     elif (why := unwritable(description, description.states)) is not None:
         sentences.append(f"{why} Start them.")
@@ -257,8 +257,8 @@ _WHY = {
     "retention.ms": "it would be deleted earlier than the settings say",
     "retention.bytes": "it would be deleted earlier than the settings say",
     "message.timestamp.type": "the time of a frame is the broker's, whatever a publisher's clock says",
-    "max.message.bytes": "frames that are allowed would be refused",
-    "min.insync.replicas": "the settings say so",
+    "max.message.bytes": "valid frames would be rejected",
+    "min.insync.replicas": "the settings require it",
 }
 
 

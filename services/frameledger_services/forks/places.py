@@ -19,9 +19,9 @@ from frameledger_services.store.replays import RecordedFrame, WrittenMessage
 class PlacedCopies:
     """Makes copies of all frames of a conversation from one on, in their order.
 
-    A message of a retracted attempt is in the copy if a client rewrote it, so that it keeps its place. If models are
-    asked anew, their answers are unknown: a rewrite is then copied only if its message existed before anything here
-    could answer, as in a mirror. This takes a hundred bytes for each message of an era.
+    A message of a retracted attempt is in the copy if a client rewrote it, so that it keeps its place. If models answer
+    again, their answers are unknown: a rewrite is then copied only if its message existed before anything here could
+    answer, as in a mirror. This takes a hundred bytes for each message of an era.
     """
 
     def __init__(

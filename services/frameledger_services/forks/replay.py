@@ -90,7 +90,7 @@ class Replayer:
         """
         if topic in (self._names.inference, self._names.function_calls, self._names.cancellations):
             raise ReplayRefusedError(
-                f"{topic} is a topic of effects, which workers carry out; frames go elsewhere."
+                f"{topic} is a topic of effects, which workers execute. Name a topic of frames."
             )
         placed, opened_ms = await self._open(copies, topic, first)
         copied = left_out = 0
@@ -132,7 +132,7 @@ class Replayer:
             )
         opened = await self._connections.read(replays.opened, copies.copy, version)
         if opened is None:
-            raise ReplayRefusedError(f"{copies.copy!r} was erased when it had just been opened.")
+            raise ReplayRefusedError(f"{copies.copy!r} was erased right after it was created.")
         if not copies.live and not opened.is_recording:
             raise ReplayRefusedError(
                 f"{copies.copy!r} is not a recording, since another publisher began it: models and functions would act "

@@ -1,4 +1,4 @@
-"""Reruns: a model is asked again at a recorded version of a conversation, and no effect happens a second time.
+"""Reruns: calls a model again at a recorded version of a conversation, without repeating any effect.
 
 A rerun is a conversation of its own, an *experiment*: a fork of the moment whose context frame says so
 (`metadata.experiment`), so that lists leave it out. What the model says and calls now is published there, and so it
@@ -55,7 +55,7 @@ from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.out_of_band import OutOfBand
 
 MAX_REQUESTS = 10
-"""Requests of one rerun. A model that then still calls is stopped, and the answer says so."""
+"""Requests of one rerun. A model that still calls functions after that is stopped, and the answer reports it."""
 
 Publish = Callable[[str, Sequence[AnyFrame], str | None], Awaitable[object]]
 """Publishes frames of a conversation, given the id of the frame that caused them."""

@@ -73,7 +73,7 @@ class RerunModel:
         )
 
     async def ask(self, request: Request) -> ModelOutput:
-        """Returns the whole answer to one request; a provider that is away is asked again."""
+        """Returns the whole answer to one request; a request to a provider that is down is retried."""
 
         async def once() -> ModelOutput:
             began = self._clock()

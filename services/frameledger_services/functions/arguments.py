@@ -80,7 +80,7 @@ def parsed(arguments: Any) -> dict[str, Any]:
         try:
             arguments = json.loads(arguments or "{}", parse_constant=no_constant, parse_float=_finite)
         except (ValueError, RecursionError) as error:
-            raise ArgumentsError(f"the arguments are no JSON: {error}") from error
+            raise ArgumentsError(f"the arguments are not JSON: {error}") from error
     if arguments is None:
         return {}
     if not isinstance(arguments, Mapping):

@@ -284,7 +284,7 @@ def _encoded(frame: F) -> bytes:
 
 
 def _refuse(report: HandlerReport, why: str, error: Exception) -> None:
-    """Tell the handler that its report is not on the log. The call goes on."""
+    """Tell the handler that its report is not on the log. The call continues."""
     refused = ResultRefusedError(why)
     refused.__cause__ = error
     report.reply.set_exception(refused)

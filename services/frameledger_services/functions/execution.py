@@ -23,7 +23,7 @@ MAX_DETAILS = 8_000
 """The number of published characters: the last ones of a traceback, which say most, and the first ones of an
 exception's own text. A frame has to have room for them."""
 
-UNREPORTED = "RuntimeError: the handler ended, and how it ended is not known"
+UNREPORTED = "RuntimeError: the handler ended in an unknown way"
 
 
 @dataclass(frozen=True, slots=True)

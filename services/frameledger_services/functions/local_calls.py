@@ -127,7 +127,8 @@ class LocalCalls:
             raise batch.error
 
     async def _note_end(self, batch: _Batch) -> None:
-        """Run a batch, in a task of the service: an error is raised to whoever waits, and does not end the service."""
+        """Run a batch, in a task of the service: an error is raised to the caller that waits, and does not end the
+        service."""
         try:
             await self._run_batch(batch)
         except Exception as error:

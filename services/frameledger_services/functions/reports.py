@@ -221,12 +221,12 @@ def _written(deadline: datetime | timedelta | str | None) -> str | None:
         try:
             deadline = datetime.now(UTC) + deadline
         except OverflowError as error:
-            raise ValueError(f"the deadline in {deadline} is beyond all times") from error
+            raise ValueError(f"the deadline in {deadline} is out of range") from error
     elif isinstance(deadline, str):
         deadline = datetime.fromisoformat(deadline)
     if not isinstance(deadline, datetime):
         raise ValueError(
-            f"the deadline {deadline!r} is no time; give a datetime, a timedelta, or a time in ISO 8601"
+            f"the deadline {deadline!r} is not a time; give a datetime, a timedelta, or a time in ISO 8601"
         )
     if deadline.tzinfo is None:
         raise ValueError(f"the deadline {deadline} has no time zone; add one")

@@ -84,7 +84,7 @@ def keys_of(written: str, count: int) -> list[Any]:
     except (binascii.Error, ValueError, RecursionError):
         keys = None
     if not isinstance(keys, list) or len(keys) != count:
-        raise ProblemError("bad-parameter", "cursor: it is not one that a page ended with.")
+        raise ProblemError("bad-parameter", "cursor: it is not the cursor of a page.")
     return keys
 
 

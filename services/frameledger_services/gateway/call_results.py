@@ -57,7 +57,7 @@ WAIT = parameters.header(
 )
 
 SETTLED = (
-    "The result is stored and settles the call. The same request again is answered the same. With the `outcome` "
+    "The result is stored and settles the call. Repeating the request gets the same response. With the `outcome` "
     "`ignored`, `reason` says why the model does not read it: `place_replaced`, the history was replaced since the "
     "call; `context_full`, the conversation has no room for it."
 )

@@ -59,7 +59,7 @@ def stored_definitions(definitions: Iterable[Definition]) -> tuple[dict[str, Any
                 f"{place}.name", "a function's name is 1 to 64 letters, digits, underscores and hyphens."
             )
         if definition.name in by_name:
-            raise _refused(f"{place}.name", f"the function {definition.name!r} is there twice.")
+            raise _refused(f"{place}.name", f"the function {definition.name!r} occurs twice.")
         if not isinstance(definition.description, str | None):
             raise _refused(f"{place}.description", "a description is text.")
         if not isinstance(definition.strict, bool | None):
@@ -167,7 +167,7 @@ def _problem_of(schema: dict[str, Any]) -> str | None:
         checker = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         bounded_checks.check_schema(checker, schema, from_a_client=True)
     except SchemaError as error:
-        return f"no JSON Schema: {error.message[:300]}."
+        return f"not a JSON Schema: {error.message[:300]}."
     except Exception:
         # Nested too deeply, or in an unknown dialect.
         return "the JSON Schema cannot be read."

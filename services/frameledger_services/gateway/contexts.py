@@ -208,5 +208,8 @@ def no_such_form(request: Request, context_id: str, error: FrameledgerError) -> 
     not accept, such as a tool choice, so a caller with redaction gets a general one."""
     detail = str(error)
     if caller.of(request.scope).redact:
-        detail = "The request cannot be made. The reason may quote the conversation, so this token is not shown it."
+        detail = (
+            "The request cannot be built. The reason may quote the conversation, so it is hidden from this "
+            "token."
+        )
     return ProblemError("no-such-form", detail, context_id=context_id)

@@ -97,7 +97,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
         route(
             "/messages/{era}.{position}/why",
             _why,
-            "Explain a message: its frames, run and call, and the words that were taken back.",
+            "Explain a message: its frames, run and call, and the discarded words.",
             "not-found",
             "no-such-version",
             parameters=[ERA, POSITION, VERSION],
@@ -106,7 +106,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
         route(
             "/activity",
             _activity,
-            "Read whether an answer, or the result of a call, is still to come.",
+            "Read whether an answer, or the result of a call, is pending.",
             model=Activity,
         ),
         route("/verify", _verify, "Verify the hash chain of the stored frames.", model=Verification),
@@ -140,7 +140,9 @@ async def _diff(dependencies: Dependencies, request: Request) -> Response:
         await conversations.head_of(dependencies, context_id, version=version)
     difference = await dependencies.database.read(history.difference_text, context_id, a, b)
     if difference is None:
-        raise ProblemError("no-such-version", "One of them is not there.", context_id=context_id)
+        raise ProblemError(
+            "no-such-version", "The conversation does not have both versions.", context_id=context_id
+        )
     text, eras = difference
     about = answers.opened({"context_id": context_id, "eras": eras})
     return answers.stored_json(about + b"," + text.encode().lstrip()[1:])

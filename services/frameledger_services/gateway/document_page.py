@@ -28,7 +28,7 @@ def page(document: dict[str, Any]) -> str:
         "Frameledger over HTTP",
         f'<p>{prose(document["info"]["description"])} For programs: <a href="/openapi.json">OpenAPI</a>, '
         f'<a href="/schemas/">JSON Schemas of all frames</a>.</p><p>{prose(BEGIN)}</p>'
-        f"<p>Every route may answer these problems: {always}. Below are those of each route beside them.</p>"
+        f"<p>Every route may return these problems: {always}. Each route below lists its further problems.</p>"
         f"<ul>{''.join(_index(document))}</ul>{''.join(_operations(document))}"
         f"<h2>Problems</h2><dl>{''.join(_problems())}</dl>",
     )

@@ -133,7 +133,7 @@ SCHEMAS = {
         "required": ["messages"],
         "properties": {
             "messages": {
-                "description": "The whole history: what the conversation has already is skipped.",
+                "description": "The whole history: messages that the conversation already has are skipped.",
                 "type": "array",
                 "items": {"type": "object"},
                 "minItems": 1,
@@ -141,7 +141,7 @@ SCHEMAS = {
             "model": _MODEL,
             "stream": _STREAM,
             "tools": {
-                "description": "Functions of the client's own, which answers their calls by tool messages.",
+                "description": "Functions of the client, which answers their calls with tool messages.",
                 "type": ["array", "null"],
                 "items": {"type": "object", "required": ["type", "function"]},
             },
@@ -173,7 +173,7 @@ SCHEMAS = {
             },
             "tools": {
                 "type": "array",
-                "description": "Functions of the client's own, which answers their calls by tool messages.",
+                "description": "Functions of the client, which answers their calls with tool messages.",
                 "items": {"type": "object", "required": ["name"]},
             },
             "context": {
@@ -216,7 +216,7 @@ SCHEMAS = {
             "stream": _STREAM,
             "store": {
                 "type": ["boolean", "null"],
-                "description": "Every response is stored: `false` is refused.",
+                "description": "Every response is stored: `false` is rejected.",
             },
             "metadata": {
                 "description": "Up to 16 texts by their names, returned with the response.",
@@ -229,7 +229,7 @@ SCHEMAS = {
             },
             "conversation": {"description": "The conversation: its id, or an object with it."},
             "tools": {
-                "description": "Functions of the client's own, which answers their calls by function_call_output.",
+                "description": "Functions of the client, which answers their calls with function_call_output.",
                 "type": ["array", "null"],
                 "items": {"type": "object", "required": ["type", "name"]},
             },

@@ -270,7 +270,7 @@ def _narrower(request: Request, prefix: str) -> str:
         return prefix
     if own.startswith(prefix):
         return own
-    raise ProblemError("forbidden", f"This token is for conversations that begin with {own!r}.")
+    raise ProblemError("forbidden", f"This token is for conversations whose ids begin with {own!r}.")
 
 
 def _behind(cursor: str) -> tuple[datetime, str]:
@@ -278,4 +278,4 @@ def _behind(cursor: str) -> tuple[datetime, str]:
         case [str(started_at), str(context_id)] if not has_half(context_id):
             with suppress(ValueError, OverflowError):
                 return datetime.fromisoformat(started_at).astimezone(UTC), parameters.read_text(context_id)
-    raise ProblemError("bad-parameter", "cursor: it is not one that a page ended with.")
+    raise ProblemError("bad-parameter", "cursor: it is not the cursor of a page.")

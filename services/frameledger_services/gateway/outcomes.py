@@ -98,7 +98,7 @@ _BODY = {
     "properties": {
         "frames": {
             "type": "array",
-            "description": "Of each frame its `id` and `place`, as the append returned them.",
+            "description": "The `id` and `place` of each frame, as the append returned them.",
             "minItems": 1,
             "maxItems": body.MAX_FRAMES,
             "items": {

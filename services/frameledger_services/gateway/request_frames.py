@@ -1,4 +1,4 @@
-"""The frames of a request of a compatible API, whichever it is: what asks for an answer, and what settles calls.
+"""The frames of a request of any compatible API: what asks for an answer, and what settles calls.
 
 `openai/request_frames` and `ag_ui/request_frames` add the ids and the metadata of their requests.
 """

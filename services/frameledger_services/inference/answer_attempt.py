@@ -131,7 +131,11 @@ class AnswerAttempt:
                 run_id=self._run.run_id,
                 provider=request.provider,
             )
-            self._add(*self._failure("provider_error", "The provider's code failed; our log says how."))
+            self._add(
+                *self._failure(
+                    "provider_error", "The provider's code failed; the log of the worker has the error."
+                )
+            )
         finally:
             self._model.stop_pushing(token)
         return None

@@ -55,7 +55,9 @@ def request_of(
     except Exception:
         # An adapter is a plug-in, and a context may hold anything: its bug fails this run and no other.
         _log.exception("run.adapter_failed", context_id=stored.context_id, version=stored.version)
-        return ProviderError("The provider's adapter failed on this context; our log says how.")
+        return ProviderError(
+            "The provider's adapter failed on this context; the log of the worker has the error."
+        )
 
 
 def metadata_of(request: Request, config: Mapping[str, Any], registered: Mapping[str, Any]) -> dict[str, Any]:

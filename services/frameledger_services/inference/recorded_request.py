@@ -55,8 +55,8 @@ async def recorded_request(
     registered = await claims.registered_offers(connection, start.worker)
     if registered is None:
         raise NoRequestError(
-            f"The worker {start.worker} that answered is not in the table workers any more "
-            "(FRAMELEDGER_TIMEKEEPER_KEEP_WORKERS_DAYS), so it is not known how it made its requests."
+            f"The worker {start.worker} that answered is no longer in the table workers "
+            "(FRAMELEDGER_TIMEKEEPER_KEEP_WORKERS_DAYS), so its configuration is unknown."
         )
     config = start.metadata.get(CONFIG, registered)
     return RecordedRequest(
@@ -94,8 +94,7 @@ async def _start(
     ]
     if not starts:
         raise NoRequestError(
-            f"The context {context_id!r} has no run {run_id!r} that was begun. "
-            f"`frameledger runs` lists those that it has."
+            f"The context {context_id!r} has no run {run_id!r} that has started. `frameledger runs` lists its runs."
         )
     if attempt is None:
         return starts[-1]

@@ -168,9 +168,7 @@ class BatchFold:
             return True
         if self._refuse_erased and head.is_blank:
             without_its_value = replace(record, value=None, headers=())
-            error = (
-                "this conversation was erased, and its id is not to be used again (FRAMELEDGER_ERASED_IDS)"
-            )
+            error = "this conversation was erased, and its id must not be reused (FRAMELEDGER_ERASED_IDS)"
             self._dead_letter(without_its_value, "context_erased", error, head.context_id)
             return True
         return False

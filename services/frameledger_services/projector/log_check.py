@@ -16,8 +16,8 @@ Symptom = Literal["fine", "shorter", "expired", "another_record"]
 stored offset."""
 
 REMEDY = (
-    "Nothing is skipped. `frameledger recover` shows what is missing, and with --apply continues; or bring the broker "
-    "back that has these records."
+    "Nothing is skipped. `frameledger recover` shows what is missing, and with --apply continues; or restore the "
+    "broker that has these records."
 )
 
 
@@ -87,13 +87,13 @@ def describe_difference(topic: str, stored: StoredPosition, state: LogState) -> 
             return None
         case "shorter":
             return (
-                f"{where} ends at {state.end}, and {stored.next_offset} is next: Kafka lost records that are stored "
-                "here, or the topic was recreated."
+                f"{where} ends at offset {state.end}, but the next offset to read is {stored.next_offset}: Kafka "
+                "lost records that are stored here, or the topic was recreated."
             )
         case "expired":
             return (
-                f"{where} begins at {state.first}, and {stored.next_offset} is next: the records between have expired "
-                "and were never stored here."
+                f"{where} begins at offset {state.first}, but the next offset to read is {stored.next_offset}: the "
+                "records between have expired and were never stored here."
             )
         case "another_record":
             return (

@@ -245,8 +245,8 @@ class OutcomeChangedError(RefusedError):
 
     def __init__(self, frame: Unfolded, step: Step) -> None:
         super().__init__(
-            f"version {step.state.version} was {_in_words(frame.outcome, frame.reason)} when it was folded first, and "
-            f"is {_in_words(step.outcome, step.reason)} to this release"
+            f"version {step.state.version} was {_in_words(frame.outcome, frame.reason)} when it was first folded, "
+            f"and is {_in_words(step.outcome, step.reason)} in this release"
         )
 
 

@@ -50,9 +50,9 @@ async def difference(connection: Connection, topic: TopicDescription) -> str | N
     if is_same(before, topic) is False:
         return (
             f"The topic {topic.name} was deleted and recreated since this database was filled from it (its id was "
-            f"{before.topic_id} and is {topic.topic_id}), so the stored offsets no longer "
-            "apply. `frameledger recover --apply` continues with the new one and keeps what is stored; or bring the "
-            "broker back that has the old one."
+            f"{before.topic_id} and is {topic.topic_id}), so the stored offsets no longer apply. `frameledger "
+            "recover --apply` continues with the new one and keeps what is stored; or restore the broker that has "
+            "the old one."
         )
     return None
 

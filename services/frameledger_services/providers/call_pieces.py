@@ -138,7 +138,7 @@ class CallPieces:
             if not call.function_name or (stopped_early and not call.is_whole(empty_is_whole=empty_is_whole)):
                 name = call.function_name or "a function without a name"
                 raise IncompleteCallError(
-                    f"The answer ended in the middle of a call of {name}; nothing of it was called."
+                    f"The answer ended in the middle of a call of {name}; no call was made."
                 )
         return [
             FunctionCallFromLLM(

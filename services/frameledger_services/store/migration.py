@@ -64,7 +64,9 @@ def migrate(address: str, say: Callable[[str], None] = lambda _: None) -> Migrat
         except (errors.LockNotAvailable, errors.DeadlockDetected):
             if not tries_left:
                 raise
-            say(f"{_in_the_way(address)} Nothing was changed; it is tried again in {PAUSE_SECONDS:g} s.")
+            say(
+                f"{_in_the_way(address)} Nothing was changed; the migration is tried again in {PAUSE_SECONDS:g} s."
+            )
             time.sleep(PAUSE_SECONDS)
     raise AssertionError("the last try returns or raises")
 
@@ -98,7 +100,7 @@ def _in_the_way(address: str) -> str:
         f"{name or 'a session without a name'} of {user} (pid {pid}, its transaction is {seconds} s old: {query})"
         for pid, name, user, seconds, query in holders
     )
-    return f"Tables that have to be changed are held by {listed}."
+    return f"Tables that have to be changed are locked by {listed}."
 
 
 def script() -> str:

@@ -1,4 +1,4 @@
-"""The channel on which projectors notify what they have stored, so that whoever waits for it need not poll."""
+"""The channel on which projectors notify what they have stored, so that waiting readers need not poll."""
 
 from __future__ import annotations
 

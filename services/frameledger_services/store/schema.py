@@ -47,7 +47,7 @@ class SchemaError(ConfigurationError):
 
 
 class TooOldError(SchemaError):
-    """The database has no tables of ours yet, or those of an older release.
+    """The database has no tables of Frameledger yet, or those of an older release.
 
     Remedy: Run `frameledger migrate`.
     """

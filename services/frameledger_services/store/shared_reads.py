@@ -157,7 +157,8 @@ class SharedReads(Generic[_A, _R]):
             del self._waiting[key]
             waiting.fail(
                 DatabaseUnavailableError(
-                    f"The database did not begin to answer within {self._begun_within:g} s: it is busy with others."
+                    f"The database did not begin to answer within {self._begun_within:g} s: it is busy with other "
+                    "requests."
                 )
             )
 

@@ -14,7 +14,7 @@ Check = Callable[[], Awaitable[str]]
 
 OK = "ok"
 AWAY = "It does not answer."
-REFUSED = "It refuses what it is asked; `frameledger doctor` shows why."
+REFUSED = "It rejects the request; `frameledger doctor` shows why."
 
 TICK_SECONDS = 0.5
 LIVE_SECONDS = 5.0

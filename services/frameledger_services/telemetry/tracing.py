@@ -26,7 +26,7 @@ _handed_on: ContextVar[str | None] = ContextVar("frameledger_traceparent", defau
 class Span:
     """A span that is not recorded.
 
-    As a context manager it is the current span within the block and ends with it.
+    As a context manager it is the current span within the block and ends with the block.
     """
 
     is_recording = False

@@ -30,7 +30,7 @@ class EarlierLifeError(RefusedError):
 
     def __init__(self, context_id: str, first: int) -> None:
         super().__init__(
-            f"{context_id!r} begins at version {first}: what it was before is erased. A file that can be imported "
+            f"{context_id!r} begins at version {first}: earlier versions were erased. A file that can be imported "
             "holds a conversation from version 1."
         )
         self.context_id = context_id

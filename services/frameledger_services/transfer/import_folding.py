@@ -73,9 +73,7 @@ class ImportFolding:
                 raise BadFileError(line.line, f"version {line.version} was logged before the one before it")
             last = line.logged_at
             if derived.type == "LLMContextEraseFrame":
-                raise BadFileError(
-                    line.line, "it erases the conversation, and no export holds what was erased"
-                )
+                raise BadFileError(line.line, "it erases the conversation, and no export contains an erasure")
             if (derived.outcome, derived.reason) != (line.outcome, line.reason) and len(
                 self.refolded
             ) < _A_FEW:

@@ -176,7 +176,7 @@ async def _let_cancel() -> None:
 
 def _begun_meanwhile(header: Header) -> ImportRefusedError:
     return ImportRefusedError(
-        f"{header.context_id!r} began in this database while it was being imported; nothing of it was written."
+        f"{header.context_id!r} was created in this database during the import; nothing of it was written."
     )
 
 
@@ -232,7 +232,7 @@ def _is_there(stored: StoredPresence, header: Header) -> bool:
         return False
     if stored.chain != header.chain:
         raise ImportRefusedError(
-            f"There is a conversation {header.context_id!r} here already, at version {stored.version}, and it does not "
+            f"The conversation {header.context_id!r} exists here already, at version {stored.version}, and does not "
             f"have version {header.version} of the file."
         )
     return True

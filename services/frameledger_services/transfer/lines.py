@@ -265,13 +265,13 @@ def _frame(number: int, values: dict[str, Any]) -> FrameLine:
 
 def _text(item: object) -> str:
     if not isinstance(item, str):
-        raise TypeError(f"{item!r} is no text")
+        raise TypeError(f"{item!r} is not text")
     return item
 
 
 def _whole_number(item: object) -> int:
     if not isinstance(item, int) or isinstance(item, bool):
-        raise TypeError(f"{item!r} is no version")
+        raise TypeError(f"{item!r} is not a version")
     return item
 
 

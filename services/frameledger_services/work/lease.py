@@ -29,7 +29,7 @@ class LeaseLostError(FencedError):
     """
 
     def __init__(self) -> None:
-        super().__init__("The worker's lease is over: its work may be another worker's by now.")
+        super().__init__("The worker's lease has ended: another worker may have its work.")
 
 
 class Lease:

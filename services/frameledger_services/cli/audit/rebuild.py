@@ -133,6 +133,6 @@ def fail_of_missing(presences: Sequence[transfer.StoredPresence]) -> NoReturn:
             f"These conversations do not exist: {missing}.", "`frameledger list` lists the conversations."
         )
     output.fail(
-        "A conversation began, or was erased and began anew, while this command ran: it is not folded again.",
+        "A conversation was created, or erased and created again, while this command ran. It was not folded again.",
         "Run the command again.",
     )

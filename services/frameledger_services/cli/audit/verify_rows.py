@@ -171,13 +171,13 @@ def _remedies(summary: _Summary) -> Iterator[str]:
         yield "If Kafka lost the records of stored frames, `frameledger recover` shows it, and publishes them again."
     if is_changed:
         yield (
-            "What was changed in frames, no command changes back: `frameledger verify --from kafka` shows what Kafka "
-            "still has of it. Otherwise a backup may have it."
+            "No command reverts changes of frames: `frameledger verify --from kafka` compares them with the records "
+            "that Kafka still has. Otherwise use a backup."
         )
     if summary.headless:
         yield (
-            "Rows without a row of `contexts` no command replaces: a backup may have that row, and a database that "
-            "reads Kafka from its beginning has all of the conversation that Kafka still has."
+            "No command repairs rows without a row of `contexts`. Restore that row from a backup, or fill an empty "
+            "database from Kafka, which recovers what Kafka still has of the conversation."
         )
 
 

@@ -77,7 +77,7 @@ def _model(provider: str, settings: Settings) -> Finding:
         return Finding("model", "fail", str(error), "Set FRAMELEDGER_INFERENCE_PROVIDER to one of them.")
     except ScriptError as error:
         return Finding(
-            "model", "fail", str(error), "Mend it, or set FRAMELEDGER_INFERENCE_SCRIPT to another one."
+            "model", "fail", str(error), "Fix it, or set FRAMELEDGER_INFERENCE_SCRIPT to another one."
         )
     return Finding("model", "ok", f"The provider is {provider}, and it is configured.")
 

@@ -20,7 +20,7 @@ async def unknown_types(connection: Connection) -> Finding:
     count = f"{frames.count:,}" if frames.count < other_releases.COUNTED else f"At least {frames.count:,}"
     newest = f"newest {frames.newest_type} from {frames.newest_source or 'an unnamed source'}"
     meant = meant_type(frames.newest_type)
-    guess = "" if meant is None else f" Was {meant} meant?"
+    guess = "" if meant is None else f" Did you mean {meant}?"
     what = "1 frame of an unknown type" if frames.count == 1 else f"{count} frames of unknown types"
     return Finding(
         "types",

@@ -27,7 +27,7 @@ async def findings(settings: Settings) -> list[Finding]:
         Finding(
             "ready",
             "fail",
-            f"The {name} does not run: it {word or 'ended'}.",
+            f"The {name} is not running: it {word or 'ended'}.",
             f"Its log says why: `{suggestion.command('logs', name)}`. `up` starts it again until it runs.",
         )
         for name, word in ended.items()

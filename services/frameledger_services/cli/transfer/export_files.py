@@ -70,7 +70,7 @@ def export(
     a request of the chat completions API: messages, tools, tool_choice. parquet is a folder with frames.parquet,
     messages.parquet, runs.parquet and calls.parquet (pip install 'frameledger[parquet]').
 
-    Each conversation is exported from one snapshot. jsonl cannot hold a conversation that goes on after an erasure:
+    Each conversation is exported from one snapshot. jsonl cannot hold a conversation that continues after an erasure:
     --all leaves it out, names it, and ends with exit code 1. --json prints a summary and needs -o.
 
     Example: `frameledger export ctx-1 -o ctx-1.jsonl`

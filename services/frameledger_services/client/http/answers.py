@@ -51,7 +51,7 @@ def newest_version(response: Answer) -> int:
     """Returns the version of a conversation from its entity tag, also if a compressing proxy made the tag weak."""
     tag = response.headers.get("etag", "").removeprefix("W/").strip('"').partition(".")[0]
     if not tag.isdigit():
-        raise GatewayAnswerError(f"{response.url} answered no version: is it a gateway?")
+        raise GatewayAnswerError(f"The response of {response.url} has no version: is it a gateway?")
     return int(tag)
 
 
@@ -134,5 +134,5 @@ def _published(answer: dict[str, Any], frame: AnyFrame | PublishedFrame) -> Publ
 
 def _other_release(error: Exception) -> GatewayAnswerError:
     return GatewayAnswerError(
-        f"The gateway's answer cannot be read ({type(error).__name__}: {error}): it is of another release, most likely."
+        f"The gateway's answer cannot be read ({type(error).__name__}: {error}). It is probably of another release."
     )

@@ -81,7 +81,9 @@ def error_of(response: Answer, url: str, context_id: str | None) -> FrameledgerE
         case "wrong-schema":
             return SchemaError(None, f"{url}: {detail}")
         case "too-many":
-            return GatewayUnavailableError(f"{url} takes no more for now: {detail}", _retry_after(response))
+            return GatewayUnavailableError(
+                f"{url} accepts no more requests for now: {detail}", _retry_after(response)
+            )
     if response.status in AGAIN:
         return GatewayUnavailableError(f"{url}: {detail}", _retry_after(response))
     if word and word != "internal-error":

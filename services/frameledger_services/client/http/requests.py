@@ -202,7 +202,7 @@ class Requests:
                 "SSL_CERT_FILE to the file of its certificate."
             ) from error
         if isinstance(error, ValueError):
-            raise ValueError(f"This cannot be asked of {self.url}: {error}") from error
+            raise ValueError(f"This request cannot be sent to {self.url}: {error}") from error
         if isinstance(error, aiohttp.SocketTimeoutError):
             return (
                 f"The gateway {self.url} accepts connections and has not answered in time. It may be waiting for Kafka "

@@ -1,4 +1,4 @@
-"""Redacting tokens: text is removed from every response, whichever route made it.
+"""Redacting tokens: text is removed from the responses of all routes.
 
 It wraps the whole app, so routes need not know about it. A response in a format that it cannot redact is not sent.
 """

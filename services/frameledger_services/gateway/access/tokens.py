@@ -145,7 +145,7 @@ def create(
         )
     with _change(path) as tokens:
         if any(one.name == name for one in tokens):
-            raise TokenRefusedError(f"There is a token {name} already.")
+            raise TokenRefusedError(f"A token with the name {name} exists already.")
         known = {one.id for one in tokens}
         id_ = next(new for new in iter(lambda: secrets.token_hex(ID_BYTES), "") if new not in known)
         text = f"fl_{id_}_{secrets.token_urlsafe(SECRET_BYTES)}"
@@ -188,7 +188,7 @@ def _change(path: Path) -> Iterator[list[Token]]:
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = os.open(path.parent, os.O_RDONLY)
     except OSError as error:
-        raise TokensFileError(f"The tokens cannot be kept in {path.parent}: {error.strerror}.") from error
+        raise TokensFileError(f"The tokens cannot be stored in {path.parent}: {error.strerror}.") from error
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         tokens = list(load(path)) if path.exists() else []

@@ -155,8 +155,8 @@ class ClientRuns:
 
 
 _EVENTS: dict[str, Any] = {
-    "description": "Events of the protocol: RUN_STARTED, MESSAGES_SNAPSHOT, what comes, RUN_FINISHED or RUN_ERROR. "
-    "Their `id` is the version.",
+    "description": "Events of the protocol: RUN_STARTED, MESSAGES_SNAPSHOT, the run's own events, RUN_FINISHED or "
+    "RUN_ERROR. Their `id` is the version.",
     "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
 }
 

@@ -246,7 +246,7 @@ class AbortableProtocol(HttpToolsProtocol):
             send = Unchunked(cycle, send)
         await app(scope, _Receiving(self, receive), send)
         if (self.is_half_closed or self.transport.is_closing()) and not cycle.response_complete:
-            # The app was told that its client is gone, or aborted the connection. uvicorn does not know that, and would
+            # The app learned that its client is gone, or aborted the connection. uvicorn does not know that, and would
             # report a failure of the app.
             cycle.disconnected = True
             cycle.transport.close()

@@ -1,7 +1,7 @@
 """The id of a response, which encodes the conversation and the version at which it was requested.
 
-Nothing is stored for it: any gateway finds the response, however old it is. The id is no secret and gives no rights:
-its conversation is shown only to callers that may see it.
+Nothing is stored for it: any gateway finds the response, however old it is. The id is not a secret and grants no
+access: its conversation is shown only to callers that may see it.
 """
 
 from __future__ import annotations
