@@ -256,7 +256,7 @@ def test_a_second_pipeline_of_an_observer_whose_recording_has_ended_is_said(capl
     second.worker.add_observer(recording.observer)
     asyncio.run(asyncio.wait_for(second.run(lambda bot: bot.ask("Again")), IN_PROCESS))
     (line,) = [one for one in caplog.records if one.name == "frameledger.pipecat"]
-    assert "is not recorded: the recording has ended" in line.message
+    assert "is not recorded: the recording ended" in line.message
     assert (len(recording.broker.frames), recording.observer.lost) == (count, {})
 
 

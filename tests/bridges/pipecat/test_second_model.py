@@ -148,7 +148,7 @@ def test_a_chosen_context_that_the_pipeline_does_not_use_is_said(caplog):
     bot.worker.add_observer(recording.observer)
     asyncio.run(asyncio.wait_for(bot.run(lambda bot: bot.ask("Hi")), IN_PROCESS))
     (said, *_) = caplog.records
-    assert "no processor uses the one that is recorded" in said.message
+    assert "no processor uses the recorded one" in said.message
     assert not recording.of("LLMRunFrame")
 
 
