@@ -6,10 +6,12 @@ The three names of aiokafka that a member of a consumer group needs are exported
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import KafkaError
 
 from frameledger.record import Record
@@ -73,9 +75,16 @@ def consumer(
     )
 
 
+def _task(routine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Begins in the next turn of the event loop, also in a program with asyncio's eager task factory: aiokafka notes
+    what a routine needs after it has created its task."""
+    return asyncio.Task(routine, loop=asyncio.get_running_loop())
+
+
 class _Fetcher(Fetcher):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
     """A consumer that encodes and decodes fetches quickly, and can read every record."""
 
+    _fetch_requests_routine = rebound(Fetcher._fetch_requests_routine, create_task=_task)
     _get_actions_per_node = rebound(Fetcher._get_actions_per_node, FetchRequest=QuickFetch)
     _proc_fetch_request = rebound(Fetcher._proc_fetch_request, MemoryRecords=records)
 
@@ -90,10 +99,16 @@ class _Fetcher(Fetcher):  # type: ignore[misc]  # aiokafka is untyped, so it is 
         await super().close()
 
 
+class _GroupCoordinator(GroupCoordinator):  # type: ignore[misc]  # as above
+    """A member of a group whose routine begins when it is whole."""
+
+    __init__ = rebound(GroupCoordinator.__init__, create_task=_task)
+
+
 class _Consumer(AIOKafkaConsumer):  # type: ignore[misc]  # as above
     """A consumer that fails over from a frozen broker, and whose log lines are limited and name a quota's delays."""
 
-    _start = rebound(AIOKafkaConsumer.start, Fetcher=_Fetcher)
+    _start = rebound(AIOKafkaConsumer.start, Fetcher=_Fetcher, GroupCoordinator=_GroupCoordinator)
 
     async def start(self) -> None:
         rate_limited_connections(with_failover(with_logged_delays(self._client)))

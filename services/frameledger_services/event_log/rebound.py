@@ -7,7 +7,7 @@ aiokafka.
 
 from __future__ import annotations
 
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 
@@ -17,9 +17,15 @@ def rebound(method: Any, **names: Any) -> Any:
     Raises AttributeError if the method does not use one of them, because aiokafka has changed.
     """
     for name in names:
-        if name not in method.__code__.co_names or name not in method.__globals__:
+        if name not in _used(method.__code__) or name not in method.__globals__:
             raise AttributeError(f"{method.__qualname__} of aiokafka does not use {name}.")
     bound = {**method.__globals__, **names}
     copy = FunctionType(method.__code__, bound, method.__name__, method.__defaults__, method.__closure__)
     copy.__kwdefaults__ = method.__kwdefaults__
     return copy
+
+
+def _used(code: CodeType) -> set[str]:
+    """Returns the global names that the code uses, with those of the functions in it."""
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return set(code.co_names).union(*map(_used, inner))
