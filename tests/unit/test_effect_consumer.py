@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import CommitFailedError
 
 from frameledger_services.settings import Settings
 from frameledger_services.work import effect_consumer
@@ -53,4 +55,33 @@ def test_an_error_of_a_member_that_leaves_is_that_of_who_stops_it(monkeypatch):
         with pytest.raises(ConnectionError):
             await member.stop()
 
+    asyncio.run(scenario())
+
+
+def test_offsets_of_a_partition_that_was_revoked_while_they_were_committed_are_not_committed_later(
+    monkeypatch,
+):
+    """They are kept after the failure, but only those of partitions that are still assigned are committed."""
+    partition, commits = TopicPartition("topic", 0), []
+
+    class Rebalancing(Client):
+        is_member = True
+
+        def assignment(self):
+            return {partition} if self.is_member else set()
+
+        async def commit(self, offsets):
+            commits.append(offsets)
+            self.is_member = False
+            await member.on_partitions_revoked({partition})
+            raise CommitFailedError
+
+    async def scenario():
+        member._next[partition] = 7
+        await member.commit()
+        await member.commit()
+        assert commits == [{partition: 7}]
+
+    monkeypatch.setattr(effect_consumer, "consumer", lambda *_, **__: Rebalancing())
+    member = EffectConsumer(Settings(), topic="topic", group="group", decode=RUNS.decode)
     asyncio.run(scenario())
