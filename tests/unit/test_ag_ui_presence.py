@@ -144,12 +144,12 @@ def test_the_same_request_again_interrupts_nothing():
 class Gateways:
     """Two, of which a client has left the run `r1` at the first one."""
 
-    def __init__(self, reconnect_secs=0):
-        self.client, self.marks = Client(), Marks()
+    def __init__(self, reconnect_secs=0, *, are_slow=False):
+        self.client, self.marks = Client(), SlowMarks() if are_slow else Marks()
         dependencies = Dependencies(
             Settings(gateway_ag_ui_reconnect_secs=reconnect_secs),
             self.client,
-            Database(),
+            SlowDatabase() if are_slow else Database(),
             None,
             asyncio.Event(),
         )
@@ -204,6 +204,41 @@ def test_a_client_that_asks_at_another_gateway_interrupts_the_run_that_it_has_le
         return gateways.interruptions
 
     assert asyncio.run(run()) == stops
+
+
+@pytest.mark.regression("gateway 132")
+def test_another_request_does_not_interrupt_a_run_whose_client_came_back_to_another_gateway():
+    async def run():
+        gateways = Gateways(reconnect_secs=600)
+        gateways.second.followed("shop", "r1")
+        await gateways.first.requests_run("shop", "r2")
+        return gateways.interruptions
+
+    assert asyncio.run(run()) == 0
+
+
+@pytest.mark.regression("gateway 133")
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_client_that_comes_back_to_another_gateway_while_it_is_read_whether_its_run_goes_on_is_not_interrupted(
+    asks,
+):
+    """The time for coming back is just over, or another client asks."""
+
+    async def run(after):
+        gateways = Gateways(600 if asks else 0, are_slow=True)
+        asking = asyncio.create_task(
+            gateways.second.waits_for_run("shop", "r2", "gateway") if asks else turns()
+        )
+        await turns(after)
+        before = gateways.interruptions
+        gateways.second.followed("shop", "r1")
+        await asking
+        await turns()
+        return before, gateways.interruptions
+
+    found = [asyncio.run(run(after)) for after in range(12)]
+    assert (found[0], found[-1]) == ((0, 0), (1, 1))
+    assert all(before == published for before, published in found), found
 
 
 @pytest.mark.regression("fault 66")

@@ -87,8 +87,7 @@ class Presence:
         last_run = await self._dependencies.database.read(client_requests.last_asked_run, thread_id)
         if last_run is None or last_run.run_id == run_id:
             return
-        if await self._kinds(thread_id, last_run.run_id) == {"left"}:
-            await self._interrupt(thread_id, last_run.run_id, source)
+        await self._interrupt(thread_id, last_run.run_id, source, lambda kinds: kinds == {"left"})
 
     @contextmanager
     def held(self, thread_id: str, run_id: str) -> Iterator[None]:
@@ -119,8 +118,7 @@ class Presence:
         # If a client has left several gateways, the last one interrupts: each removes its own mark first.
         self._marks.remove("ag_ui", "left", thread_id, absent.run_id)
         try:
-            if not await self._kinds(thread_id, absent.run_id):
-                await self._interrupt_absent(thread_id, absent)
+            await self._interrupt_absent(thread_id, absent)
         except FrameledgerError as error:
             _log.warning("gateway.not_interrupted", context_id=thread_id, reason=str(error))
         finally:
@@ -143,17 +141,24 @@ class Presence:
 
     async def _interrupt_absent(self, thread_id: str, absent: _Absent) -> None:
         """Interrupt the run that a client has left, unless the client comes back during the checks."""
-        await self._interrupt(
-            thread_id, absent.run_id, absent.source, lambda: self._absent.get(thread_id) is absent
-        )
+
+        def is_left(kinds: set[Kind]) -> bool:
+            others = kinds if absent.is_over else kinds - {"left"}
+            return not others and self._absent.get(thread_id) is absent
+
+        await self._interrupt(thread_id, absent.run_id, absent.source, is_left)
 
     async def _interrupt(
-        self, thread_id: str, run_id: str, source: str, is_left: Callable[[], bool] = lambda: True
+        self, thread_id: str, run_id: str, source: str, is_left: Callable[[set[Kind]], bool]
     ) -> None:
-        """Interrupt a run if it is still in progress and `is_left`. Repeated interruptions of one run count once."""
+        """Interrupt a run if it is still in progress and `is_left`, by its marks. Repeated interruptions of one run
+        count once."""
         goes_on, _ = await self._dependencies.database.read(conversation_state.goes_on, thread_id)
         last_run = await self._dependencies.database.read(client_requests.last_asked_run, thread_id)
-        if goes_on and last_run is not None and last_run.run_id == run_id and is_left():
+        if not goes_on or last_run is None or last_run.run_id != run_id:
+            return
+        # Last: the client may come back to another gateway while the rest is read.
+        if is_left(await self._kinds(thread_id, run_id)):
             await self._dependencies.client.publish(
                 thread_id,
                 InterruptionFrame(id=str(uuid5(FRAME_IDS, f"{thread_id}\n{run_id}\nstop"))),
