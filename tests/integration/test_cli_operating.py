@@ -32,7 +32,7 @@ from frameledger.frames import (
 from frameledger.partition import partition_for
 from frameledger.record import LogPosition, Outgoing, outgoing
 from frameledger_services.claims import unserved
-from frameledger_services.cli.doctor import partitions, servers
+from frameledger_services.cli.doctor import checks, partitions, servers
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector import batch_fold
@@ -260,6 +260,17 @@ def test_doctor_warns_of_a_read_only_database_and_of_a_long_transaction(
         said = {one["check"]: one for one in lines(command("doctor", "--json"), exit_code=1)}
     assert said["read only"]["state"] == "fail"
     assert "a report" in said["old rows"]["found"]
+
+
+@pytest.mark.regression("journey 134")
+def test_doctor_does_not_wait_for_a_table_that_somebody_has_locked(settings, command, monkeypatch):
+    monkeypatch.setattr(checks, "LOCK_TIMEOUT", "1ms")
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        connection.execute("LOCK TABLE projections")
+        *_, last = [
+            one for one in lines(command("doctor", "--json"), exit_code=1) if one["check"] == "database"
+        ]
+    assert (last["state"], "AccessExclusiveLock" in last["remedy"]) == ("fail", True)
 
 
 def test_doctor_warns_of_a_database_that_forgets_commits(settings, command):

@@ -161,3 +161,14 @@ def test_a_connection_counts_as_restored_only_when_its_statement_succeeds(monkey
         "worker.retrying_database",
         "worker.reconnected",
     ]
+
+
+@pytest.mark.regression("fault 319")
+def test_a_statement_that_takes_too_long_says_what_did_not_answer(monkeypatch):
+    async def connect(*_):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(work_database, "connect", connect)
+    monkeypatch.setattr(work_database, "STATEMENT_SECONDS", 0.0)
+    with pytest.raises(TimeoutError, match="PostgreSQL did not answer within 0 s"):
+        asyncio.run(work_database.Database(Settings(), "w-1", connect).first(connect))

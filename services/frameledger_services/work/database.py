@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 import psycopg
@@ -69,7 +69,7 @@ class Database:
         await self._disconnect()
 
     async def _once(self, statement: Callable[[Connection], Awaitable[T]]) -> T:
-        async with asyncio.timeout(STATEMENT_SECONDS):
+        async with answered_within(STATEMENT_SECONDS):
             if self._connection is None:
                 self._connection = await connect(self._settings, self._name)
                 if self._was_connected:
@@ -82,6 +82,18 @@ class Database:
         if connection is not None:
             with suppress(psycopg.Error):
                 await connection.close()
+
+
+@asynccontextmanager
+async def answered_within(seconds: float) -> AsyncIterator[None]:
+    """Limits the block to this time. Raises `TimeoutError`, whose message says what did not answer."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise TimeoutError(
+            f"PostgreSQL did not answer within {seconds:g} s. It may be frozen, or somebody has locked a table."
+        ) from error
 
 
 async def connect(settings: Settings, name: str) -> Connection:

@@ -21,7 +21,7 @@ from frameledger_services import claims, logs, transient
 from frameledger_services.claims import Heartbeat
 from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
-from frameledger_services.work.database import connect
+from frameledger_services.work.database import answered_within, connect
 from frameledger_services.work.lease import Lease
 
 BLOCKED_SECONDS = 60.0
@@ -88,7 +88,7 @@ class HeartbeatThread:
         try:
             while not self._stopping.is_set() and self._lease.valid():
                 try:
-                    async with asyncio.timeout(self._lease.seconds):
+                    async with answered_within(self._lease.seconds):
                         if connection is None:
                             connection = await connect(self._settings, "heartbeats")
                             if not first:

@@ -27,6 +27,8 @@ from frameledger_services.providers.script import ScriptError
 from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.store import partition_progress, schema, server
 
+LOCK_TIMEOUT = "5s"
+
 
 async def findings(settings: Settings) -> AsyncIterator[Finding]:
     """Yields each finding as soon as it is known. Checks that need an unreachable server are left out; the finding
@@ -52,7 +54,9 @@ async def findings(settings: Settings) -> AsyncIterator[Finding]:
             yield finding
     frames = described.get(TopicNames(settings.topic_prefix).frames)
     try:
-        async with await database.connect(settings, "frameledger doctor") as connection:
+        # A table may be locked for hours, such as by VACUUM FULL.
+        session = {"lock_timeout": LOCK_TIMEOUT}
+        async with await database.connect(settings, "frameledger doctor", session) as connection:
             async for finding in _of_database(settings, connection, frames):
                 yield finding
     except SettingsError as error:

@@ -59,6 +59,11 @@ def connect_to_database(settings: Settings, error: psycopg.Error) -> str:
             "Raise its max_connections, or end sessions that are not needed: "
             "SELECT application_name, count(*) FROM pg_stat_activity GROUP BY 1."
         )
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return (
+            "Somebody has locked a table for long, such as by VACUUM FULL: SELECT pid, query FROM pg_locks INNER JOIN "
+            "pg_stat_activity USING (pid) WHERE granted AND mode = 'AccessExclusiveLock'."
+        )
     # Without a SQLSTATE it refused the session; class 57P is of a server that stops or starts.
     is_refusal = (error.sqlstate or "57P")[:3] != "57P"
     if is_refusal or ("FATAL:" in said and not _is_of_up(settings.directory, "postgres")):
