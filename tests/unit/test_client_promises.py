@@ -87,7 +87,7 @@ def test_without_settings_a_client_reads_the_environment(kind, monkeypatch, tmp_
 @pytest.mark.regression("journey 65")
 def test_a_client_of_another_thread_says_after_a_fork_that_it_belongs_to_the_other_process():
     def in_the_child():
-        with pytest.raises(RuntimeError, match="made before a fork"):
+        with pytest.raises(RuntimeError, match="created before a fork"):
             made.newest_version("a")
         made.close()
         os._exit(7)

@@ -1,16 +1,16 @@
 """The client: publish frames, read contexts back, follow a conversation.
 
-`Client` is for asyncio, `SyncClient` for scripts and notebooks. Both find the servers by the environment, or the stack
-that `frameledger up` runs in this folder or above it. `HttpClient` and `SyncHttpClient` do the same through a gateway,
-for machines that reach neither Kafka nor PostgreSQL; they need the extra `http`.
+`Client` is for asyncio, `SyncClient` for scripts and notebooks. Both find the servers through the environment, or the
+stack that `frameledger up` runs in this folder or a parent folder. `HttpClient` and `SyncHttpClient` do the same
+through a gateway, for machines that reach neither Kafka nor PostgreSQL; they need the extra `http`.
 
     async with Client() as client:
         (published,) = await client.publish("ctx-1", LLMRunFrame(), wait=True)
         stored = await client.context("ctx-1", published.version)
 
 Every error that they raise derives from `FrameledgerError`, and from the class that says what to do: `TransientError`,
-`RefusedError`, `NotFoundError` or `ConfigurationError`; but for wrong calls, which are TypeError, ValueError and
-RuntimeError. `services/errors.md` lists all errors.
+`RefusedError`, `NotFoundError` or `ConfigurationError`. Invalid calls raise TypeError, ValueError or RuntimeError.
+`services/errors.md` lists all errors.
 """
 
 from importlib import import_module
@@ -112,7 +112,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a module with `__getattr__` has every name there is, for a type checker
-    # Imported when used: most clients ask no model and no gateway. Each takes a fifth of a second and an extra.
+    # Imported when used: most clients use neither a model nor a gateway. Each takes a fifth of a second and an extra.
     _LAZY = {
         "ProviderError": "providers.errors",
         "NoSuchProviderError": "providers.plugins",

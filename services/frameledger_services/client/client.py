@@ -1,4 +1,4 @@
-"""`Client`: publish frames to the log, and read from the tables what became of them."""
+"""`Client`: publish frames to the log, and read their outcomes from the tables."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ SOURCE = "frameledger/client"
 FRAMES_AT_ONCE = 500
 
 LISTEN_SECONDS = 1.0
-"""Publishing waits no longer than this for a database that does not answer."""
+"""Maximum time that publishing waits for a database that does not answer."""
 
 
 class Client(Conversations):
-    """Publishes frames and reads conversations, on one event loop: on another one `publish`, and methods that wait for
-    frames, raise RuntimeError.
+    """Publishes frames and reads conversations, on one event loop: on another one, `publish` and methods that wait for
+    frames raise RuntimeError.
 
     The first `publish` connects to Kafka, and the first query to the database: a client that only reads needs no
-    broker, and one that only publishes needs no database. Tasks may share a client. Close it with `close`, or use it in
-    `async with`.
+    broker, and one that only publishes needs no database. Tasks may share a client. Close it with `close`, or use it
+    with `async with`.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Client(Conversations):
         warns_of_misspelled: bool = True,
     ) -> None:
         """Without settings it uses `Settings.from_env()`: the environment, and a stack that `frameledger up` runs in
-        this folder or one above it. Raises `SettingsError` for an invalid environment.
+        this folder or a parent folder. Raises `SettingsError` for an invalid environment.
 
         `source` names the publisher in the frames' headers, as a URI reference. `connections` is the maximum number of
-        connections to the database, beside the one that listens. `metrics` receives the metrics, for instance a
-        `ProcessMetrics` over the registry that your program exposes. Without `warns_of_misspelled` it does not look for
-        misspelled names: the frames come from other programs.
+        connections to the database, besides the one that listens. `metrics` receives the metrics, for instance a
+        `ProcessMetrics` over the registry that your program exposes. `warns_of_misspelled=False` disables the check for
+        misspelled names, for frames that come from other programs.
         """
         self._settings = settings = Settings.from_env() if settings is None else settings
         self._source = source
@@ -80,18 +80,18 @@ class Client(Conversations):
         self._out_of_band: OutOfBand | None = None
         self._publications = Publications(warns_of_misspelled=warns_of_misspelled)
         self._metrics = PublishMetrics(metrics)
-        # In no task group: one would cancel the caller when listening fails.
+        # Not in a task group: one would cancel the caller when listening fails.
         self._listening: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The event loop on which the client publishes and listens; None before it has begun to."""
+        """The event loop on which the client publishes and listens; None before the first use."""
 
         self._closed = False
 
     async def close(self) -> None:
-        """Close all connections. Frames that are being published are still sent, for a few seconds at most. Closing
-        twice does nothing; every other method then raises RuntimeError."""
+        """Close all connections. Frames that are being published are still sent, for a few seconds at most. A second
+        call does nothing; every other method then raises RuntimeError."""
         self._closed = True
-        # The last first, and all of them if the caller is cancelled meanwhile.
+        # The last one first, and all of them even if the caller is cancelled meanwhile.
         async with AsyncExitStack() as stack:
             if self._out_of_band is not None:
                 stack.push_async_callback(self._out_of_band.close)
@@ -113,18 +113,18 @@ class Client(Conversations):
         wait: bool = False,
         within: float = WITHIN,
     ) -> tuple[PublishedFrame, ...]:
-        """Publish frames of one conversation, in their order. Returns where each lies on the log, once all in-sync
+        """Publish frames of one conversation, in order. Returns the position of each on the log, once all in-sync
         replicas have it.
 
         A frame is a frame object, its JSON as a mapping, or its JSON as text; lists of these are accepted too. A frame
-        without an id gets a random one, and one without `produced_at` the present time. `causation_id` is the id of the
+        without an id gets a random one, and one without `produced_at` the current time. `causation_id` is the id of the
         frame of this conversation that caused them; None if no frame did. With `wait` it returns once all frames are in
-        the tables or rejected, and each then has its `version`, `outcome` and `reason`; an outage of the database is
-        waited out. All of it may take `within` seconds.
+        the tables or rejected, and each then has its `version`, `outcome` and `reason`; it waits through an outage of
+        the database. All of it may take `within` seconds.
 
         Publishing again after an error is safe with the same frame objects, with the `frames` of the error, or with
-        frames of the same ids: a frame that comes twice counts once. Hence a frame object is one frame for ever, and
-        publishing it again after a success warns (`RepeatedWarning`); to say the same again, make a new object.
+        frames of the same ids: a repeated frame counts once. A frame object is therefore one frame for ever, and
+        publishing it again after a success warns (`RepeatedWarning`); to say the same again, create a new object.
         Mappings and texts are new frames each time, unless publishing that very object failed.
 
         With `expected_version` the one frame counts only if nobody has changed messages, tools or settings after that
@@ -135,10 +135,10 @@ class Client(Conversations):
         An unknown type or field is published unchanged. If it is one edit away from a known one, there is a
         `MisspelledWarning`; only the first hundred unknown names are checked.
 
-        Raises before anything is published: TypeError for a value that is no frame, ValueError for a frame, a context
-        id or a `causation_id` that is invalid or a frame that cannot expect a version, `SettingsError` if no broker is
-        set, or no database and `wait` needs one, and `BrokerError` if the broker is not reached or has no such topic.
-        Raises afterwards, always with the frames: `NotPublishedError`, which is `FramesUnacknowledgedError` or
+        Raises before anything is published: TypeError for a value that is not a frame, ValueError for an invalid frame,
+        context id or `causation_id`, or for a frame that cannot expect a version, `SettingsError` if no broker is set,
+        or no database and `wait` needs one, and `BrokerError` if the broker is unreachable or has no such topic. Raises
+        afterwards, always with the frames: `NotPublishedError`, which is `FramesUnacknowledgedError` or
         `FramesRefusedError`, `NotVisibleError`, and `ContextChangedError`.
         """
         self._check_open()
@@ -152,7 +152,7 @@ class Client(Conversations):
             causation_id=causation_id,
         )
         if wait:
-            # Each is some round trips, and neither needs the other.
+            # Each takes some round trips, and neither needs the other.
             self._producer.begin(self._topic)
             await self._listen(within=min(within, LISTEN_SECONDS))
             # It may have been closed meanwhile.
@@ -174,7 +174,7 @@ class Client(Conversations):
     async def until_stored(
         self, context_id: str, published: Sequence[PublishedFrame], *, within: float = WITHIN
     ) -> tuple[PublishedFrame, ...]:
-        """Wait for what `publish` returned without `wait`: returns the same frames once all are in the tables or
+        """Wait for the result of `publish` without `wait`: returns the same frames once all are in the tables or
         rejected, each with its `version`, `outcome` and `reason`. May be called again.
 
         Raises `NotVisibleError` after `within` seconds, without the frames, and `SettingsError` if no database is set.
@@ -194,15 +194,15 @@ class Client(Conversations):
         run: bool = False,
         within: float = WITHIN,
     ) -> Fork:
-        """Continue a moment of a conversation, its newest one if no version is given, as a new conversation. The old
-        one is read only.
+        """Continue a conversation from a version, by default its newest one, as a new conversation. The original is
+        only read.
 
         Returns once the fork is folded. With `run` the fork requests a run. Calls that were running are cancelled in
         the fork. A second call with the same arguments, from any process, repeats nothing; without a version, the
         arguments name another moment as soon as a frame has arrived.
 
         Raises `ForkRefusedError` if the new conversation exists and is not this fork, or if the context is larger than
-        a frame may be, and what `context` and `publish` raise.
+        a frame may be, and everything that `context` and `publish` raise.
         """
         self._check_open()
         if not reading.may_exist(context_id):
@@ -231,13 +231,13 @@ class Client(Conversations):
         within: float = WITHIN,
         on_log: Callable[[PublishedFrame], object] | None = None,
     ) -> Receipt:
-        """Erase a conversation, whatever older records Kafka still holds, and return the receipt.
+        """Erase a conversation, even if Kafka still has older records of it, and return the receipt.
 
         It publishes an `LLMContextEraseFrame`, and waits until a projector has deleted the conversation; a rebuild from
-        the log honours the record, too. A conversation that is not in the tables is erased too. A frame that is
-        published later begins a new conversation of that id, unless the setting `erased_ids` refuses it. `why` and
+        the log honours the record, too. A conversation that is not in the tables is also erased. A frame that is
+        published later begins a new conversation with that id, unless the setting `erased_ids` refuses it. `why` and
         `requested_by` stay in the receipt. `on_log` is called once the record is on the log: from then on the
-        conversation is erased as soon as a projector reads it, whatever becomes of the caller.
+        conversation is erased as soon as a projector reads it, whatever happens to the caller.
 
         Raises `NotErasedError` and what `publish` raises. After `NotVisibleError` the conversation is erased as soon as
         a projector reads the record; nothing has to be published again.
@@ -257,16 +257,16 @@ class Client(Conversations):
         return receipt
 
     async def receipt(self, context_id: str, frame_id: str) -> Receipt | None:
-        """Returns the receipt of the erasure that was published under this id; None if no projector has honoured it
-        yet. Raises `DatabaseError`, `SchemaError` and `SettingsError`, as `context` does."""
+        """Returns the receipt of the erasure that was published under this id; None if no projector has applied it yet.
+        Raises `DatabaseError`, `SchemaError` and `SettingsError`, like `context`."""
         self._check_open()
         return await self._connections.read(erasures.receipt, context_id, frame_uuid(frame_id))
 
     async def context(self, context_id: str, version: int | None = None) -> StoredContext:
         """Returns the newest stored context of a conversation, or the one at a version, which counts its frames from 0.
 
-        Raises `NoSuchContextError`, `NoSuchVersionError`, `DatabaseError` (`DatabaseUnavailableError` if it is worth
-        trying again), `SchemaError` for a database of another release, and `SettingsError` if no database is set.
+        Raises `NoSuchContextError`, `NoSuchVersionError`, `DatabaseError` (`DatabaseUnavailableError` if a retry may
+        help), `SchemaError` for a database of another release, and `SettingsError` if no database is set.
         """
         self._check_open()
         if not reading.may_exist(context_id):
@@ -282,10 +282,10 @@ class Client(Conversations):
         *,
         version: int | None = None,
     ) -> str | None:
-        """Send a context, or the stored one of that id, to a model. Returns its text, or None if it says nothing.
+        """Send a context, or the stored one of that id, to a model. Returns its text, or None if there is none.
 
-        The request is made by this process, to the provider that the settings name; nothing is published. `max_tokens`
-        and `system_instruction` replace those of service and context. Raises `ProviderError`, `NoSuchProviderError`,
+        This process sends the request to the provider in the settings; nothing is published. `max_tokens` and
+        `system_instruction` replace those of service and context. Raises `ProviderError`, `NoSuchProviderError`,
         `MissingExtraError` if no extra with providers is installed, and for an id what `context` raises.
         """
         self._check_open()
@@ -294,15 +294,15 @@ class Client(Conversations):
             # It may have been closed meanwhile.
             self._check_open()
         if self._out_of_band is None:
-            # Imported here: most clients ask no model, and the providers cost them a quarter of a second.
+            # Imported here: most clients use no model, and importing the providers takes a quarter of a second.
             from frameledger_services.providers.out_of_band import OutOfBand
 
             self._out_of_band = OutOfBand(self._settings)
         return await self._out_of_band.run_inference(context, max_tokens, system_instruction)
 
     async def frames(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
-        """Yields the stored frames of a conversation after a version, in order; none of one that does not exist. Raises
-        `DatabaseError`, `SchemaError` and `SettingsError`, as `context` does."""
+        """Yields the stored frames of a conversation after a version, in order; none for a conversation that does not
+        exist. Raises `DatabaseError`, `SchemaError` and `SettingsError`, like `context`."""
         after_version = reading.whole_after(after_version)
         while page := await self._frames(context_id, after_version):
             for frame in page:
@@ -312,11 +312,11 @@ class Client(Conversations):
     async def follow(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
         """Yields the frames of a conversation after a version, in order, each once, as they are stored. It never ends.
 
-        It waits for a conversation that does not exist yet, and for a database that goes away meanwhile. It queries the
-        database when a projector notifies progress in the conversation's partition, and every 5 seconds. A frame comes
-        with the outcome that it had when it was stored; a later change by `unpark` is not reported. Raises
-        `DatabaseError`, `SchemaError` and `SettingsError` as `context` does, if the first query fails, and
-        `NoSuchContextError` for an id that no conversation can have.
+        It waits for a conversation that does not exist yet, and through later outages of the database. It queries the
+        database when a projector notifies progress in the conversation's partition, and every 5 seconds. Each frame has
+        the outcome that it had when it was stored; a later change by `unpark` is not reported. Raises `DatabaseError`,
+        `SchemaError` and `SettingsError` like `context`, if the first query fails, and `NoSuchContextError` for an id
+        that no conversation can have.
         """
         if not reading.may_exist(context_id):
             raise reading.NoSuchContextError(context_id)
@@ -333,13 +333,13 @@ class Client(Conversations):
             for frame in page:
                 yield frame
                 after_version = frame.version
-                if frame.partition >= 0:  # what was imported lies in none
+                if frame.partition >= 0:  # imported frames are in none
                     partition = frame.partition
             if not page:
                 await self._notifications.until_moved(self._topic, partition, mark)
 
     async def newest_version(self, context_id: str) -> int:
-        """Returns how many frames of a conversation are stored; 0 for one that does not exist. Raises what `frames`
+        """Returns the number of stored frames of a conversation; 0 for one that does not exist. Raises what `frames`
         raises."""
         self._check_open()
         if not reading.may_exist(context_id):
@@ -372,7 +372,7 @@ class Client(Conversations):
         )
 
     async def _listen(self, *, within: float) -> None:
-        """Start to receive notifications. Returns when they are received, or cannot be for now: polling replaces
+        """Start to receive notifications. Returns once they are received, or cannot be for now; polling then replaces
         them. Raises `SettingsError` if no database is set."""
         self._check_open()
         self._check_loop()
@@ -385,7 +385,8 @@ class Client(Conversations):
                 await self._notifications.until_started()
 
     def _check_loop(self) -> None:
-        """Raise RuntimeError on another event loop than the first one: what runs there would never answer here."""
+        """Raise RuntimeError on another event loop than the first one: work that runs there would never get an answer
+        here."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop

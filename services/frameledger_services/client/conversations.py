@@ -1,4 +1,4 @@
-"""`Conversations`: what every client can do with conversations, however it reaches them."""
+"""`Conversations`: what every client can do with conversations, whatever its connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WITHIN = 30.0
 
 
 class Conversations(ABC):
-    """What `Client` and `HttpClient` have in common: a program that needs no more may be given either."""
+    """The common methods of `Client` and `HttpClient`: a program that needs no more can use either."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -29,7 +29,7 @@ class Conversations(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Close all connections. Closing twice does nothing; every other method then raises RuntimeError."""
+        """Close all connections. A second call does nothing; every other method then raises RuntimeError."""
 
     @abstractmethod
     async def publish(
@@ -69,25 +69,26 @@ class Conversations(ABC):
     async def set_tools(
         self, context_id: str, tools: Tools | None, *, wait: bool = False, within: float = WITHIN
     ) -> tuple[PublishedFrame, ...]:
-        """Publish which tools the model may call from here on: schemas, a `ToolsSchema`, or definitions in wire form.
+        """Publish the tools that the model may call from here on: schemas, a `ToolsSchema`, or definitions in wire
+        form.
 
-        It runs none of them; `FunctionService.set_tools` does that for functions of yours. Raises TypeError for a value
-        that is no tool, and what `publish` raises.
+        It runs none of them; for functions of your own use `FunctionService.set_tools`. Raises TypeError for a value
+        that is not a tool, and what `publish` raises.
         """
         return await self.publish(
             context_id, LLMSetToolsFrame(tools=tools_to_wire(tools)), wait=wait, within=within
         )
 
     async def restore(self, context_id: str) -> StoredContext:
-        """Returns the newest stored context of a conversation, to continue from: its `context` has `add_message` and
-        the like, and its `version` is the `expected_version` of `publish`.
+        """Returns the newest stored context of a conversation, to continue from it: its `context` has methods such as
+        `add_message`, and its `version` is the `expected_version` of `publish`.
 
             restored = await client.restore("ctx-1")
             summary = LLMMessagesUpdateFrame(messages=await summarize(restored.context))
             await client.publish("ctx-1", summary, expected_version=restored.version, wait=True)
 
         Unlike `context` it returns an empty context, at version 0, for a conversation that does not exist, so that a
-        process need not know whether it is the first. It lacks frames that are on the log and not stored yet, and
+        process need not know whether it is the first. It lacks frames that are on the log but not stored yet, and
         parked ones (`parked_version`); if one of these changes the context, `expected_version` detects it. Raises what
         `context` raises, except `NoSuchContextError`.
         """

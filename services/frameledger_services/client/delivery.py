@@ -1,6 +1,6 @@
-"""Background delivery of frames for programs that must not wait for Kafka: batches, repeated until acknowledged.
+"""Background delivery of frames for programs that must not wait for Kafka: batches, retried until acknowledged.
 
-The recorders of frameworks (`pipecat`, `agents_sdk`) share it. Each has its own queue, in a thread or a task, and its
+The recorders for frameworks (`pipecat`, `agents_sdk`) share it. Each has its own queue, in a thread or a task, and its
 own way to report frames that did not fit.
 """
 
@@ -62,8 +62,8 @@ class Delivery(Generic[T]):
         """The error of the latest attempt; None if it succeeded."""
 
     async def publish(self, client: Publisher, batch: Sequence[T]) -> None:
-        """Returns once the broker has acknowledged all frames. They are sent again with their ids until then; a frame
-        that had arrived counts once."""
+        """Returns once the broker has acknowledged all frames. Until then they are sent again with their ids; a frame
+        that has already arrived counts once."""
         left = list(batch)
         while left:
             try:
@@ -99,7 +99,7 @@ class Delivery(Generic[T]):
         return [one for one in batch if self._frame(one).frame.id in left]
 
     async def _mended(self, client: Publisher, left: list[T], error: FramesRefusedError) -> list[T]:
-        """Publish one by one, to find the rejected frame. Returns its replacement."""
+        """Publish the frames one by one, to find the rejected one. Returns its replacement."""
         if len(left) > 1:
             for item in left:
                 await self.publish(client, [item])

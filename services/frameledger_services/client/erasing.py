@@ -10,8 +10,8 @@ __all__ = ["NotErasedError", "Places", "Receipt"]
 
 
 class NotErasedError(RefusedError):
-    """The record that was to erase a conversation is on the log, and did not erase it: it was rejected, as
-    `published` says, or a projector of an older release stored it as a frame of an unknown type.
+    """The record that should erase a conversation is on the log, but did not erase it: it was rejected, as `published`
+    says, or a projector of an older release stored it as a frame of an unknown type.
 
     Remedy: If it was rejected, erase again. Otherwise upgrade the projectors, and fold the conversation again with
     `frameledger rebuild --outcome unknown --apply`.

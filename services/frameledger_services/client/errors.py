@@ -58,16 +58,16 @@ class ContextChangedError(RefusedError):
 
 
 class ConversationParkedError(RefusedError):
-    """The conversation is parked: its newest frames are stored and not folded, so its newest context is not known. The
-    message says whether a frame of the caller is among them; that one counts once the conversation is unparked.
+    """The conversation is parked: its newest frames are stored but not folded, so its newest context is unknown. The
+    message says whether a frame of the caller is among them; that frame counts once the conversation is unparked.
 
     Remedy: Fix the cause (`frameledger parked` shows the error), and run `frameledger unpark`. Then read the context
     again; do not publish stored frames again.
     """
 
     def __init__(self, context_id: str, stored: str | None = None) -> None:
-        """`stored` is the type of a frame of the caller that is stored and not folded, too."""
-        also = "" if stored is None else f" This {stored} is one of them: it counts once they are."
+        """`stored` is the type of a frame of the caller that is also stored but not folded."""
+        also = "" if stored is None else f" This {stored} is one of them; it counts once it is folded."
         super().__init__(
             f"{context_id!r} is parked (frameledger parked): its newest frames are stored and not folded, so its "
             f"newest context is not known.{also} Fix the cause, then run frameledger unpark."
@@ -77,7 +77,7 @@ class ConversationParkedError(RefusedError):
 
 
 class FrameRejectedError(RefusedError):
-    """A frame is on the log and in no conversation: the projector rejected it, for the reason in the message.
+    """A frame is on the log but in no conversation: the projector rejected it, for the reason in the message.
 
     Remedy: For `context_erased` use another id, or run the projectors with `FRAMELEDGER_ERASED_IDS=reuse`. For other
     reasons see `frameledger dlq list`.
@@ -108,7 +108,7 @@ class NotVisibleError(TransientError):
 
 
 class GatewayUnavailableError(TransientError):
-    """The gateway cannot be reached, is stopping, limits the rate, or its Kafka or PostgreSQL is down. The message says
+    """The gateway is unreachable, is stopping, limits the rate, or its Kafka or PostgreSQL is down; the message says
     which. `retry_after` is the number of seconds to wait; 0 if the gateway did not specify it.
 
     Remedy: Try again after `retry_after` seconds; if the error persists, check `/readyz` of the gateway.

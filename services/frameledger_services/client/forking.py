@@ -1,20 +1,20 @@
-"""Forks: an old moment of a conversation continued as a new one. The old one is read, and nothing is published to it.
+"""Forks: a conversation continued from a version as a new conversation. The original is only read.
 
 A fork begins with one context frame: messages, tools, choice and settings as of the version, and `forked_from`, which
-names the moment. Open work is not copied: a turn or an answer in progress has no message yet, and running calls are
+names the version. Open work is not copied: a turn or an answer in progress has no message yet, and running calls are
 settled as cancelled, as by an `EndFrame`. Prompt caching and speech, which a context frame does not contain, and the
-request for a run are frames of their own after it.
+request for a run are separate frames after it.
 
-All ids are derived from the moment and the new conversation, so a fork that is published again, by anybody, is the
-same fork. It goes through these steps, and may die between any two of them:
+All ids are derived from the version and the new conversation, so a fork that is published again, by any process, is the
+same fork. The steps, between any two of which the process may die:
 
-1. The moment is read, and whether the new conversation exists. If it does, its origin has to be this moment: then this
-   is a repetition, and continues. Otherwise the fork is refused, and nothing was published.
-2. The context frame is published, and waited for. If it dies before, nothing happened; if it dies after, the fork
-   exists, and the repetition continues from here.
-3. The frames after it are published. If it dies in between, the repetition publishes those that are missing.
+1. The version is read, and whether the new conversation exists. If it does, its origin has to be this version; then
+   this is a repetition, and continues. Otherwise the fork is refused, and nothing was published.
+2. The context frame is published and waited for. If the process dies before, nothing happened; if it dies after, the
+   fork exists, and the repetition continues from here.
+3. The frames after it are published. If the process dies in between, the repetition publishes the missing ones.
 
-The context frame expects version 0 (rule RA5.expected). If several publishers begin a conversation of that id at the
+The context frame expects version 0 (rule RA5.expected). If several publishers begin a conversation with that id at the
 same time, the first on the log wins, and a later fork is ignored as a whole: it is refused before it requests a run.
 """
 
@@ -48,7 +48,8 @@ from frameledger_services.store.forks import ForkedCall
 
 
 class ForkRefusedError(RefusedError):
-    """A conversation is not forked there, or not from that version. The message says why; nothing was published.
+    """A conversation cannot be forked into this id, or not from that version. The message says why; nothing was
+    published.
 
     Remedy: Fork into an id that does not exist, from a version that is folded and fits into a frame.
     """
@@ -64,7 +65,7 @@ class Fork:
 
     origin: ForkedFrom
     repeated: bool
-    """Whether the fork had been published before, so that nothing changed now."""
+    """Whether the fork had already been published, so that nothing changed now."""
 
 
 @value
@@ -73,10 +74,10 @@ class ForkPoint:
 
     origin: ForkedFrom
     stored: StoredContext
-    """The context then, as it was."""
+    """The context at that version, unchanged."""
 
     messages: tuple[Any, ...]
-    """The messages in wire form, with calls that were running settled as cancelled."""
+    """The messages in wire form, with running calls settled as cancelled."""
 
     def snapshot(self) -> ContextSnapshot:
         """The context of the fork."""
@@ -84,7 +85,7 @@ class ForkPoint:
 
 
 async def moment(connection: Connection, context_id: str, version: int | None = None) -> ForkPoint:
-    """Returns a moment of a conversation, its newest one if no version is given.
+    """Returns the fork point at a version of a conversation, by default its newest one.
 
     Raises `NoSuchContextError`, `NoSuchVersionError`, and `ForkRefusedError` for a version that is not folded.
     """
@@ -106,7 +107,7 @@ async def moment(connection: Connection, context_id: str, version: int | None = 
 
 
 def settled(messages: Sequence[Any], running: Sequence[ForkedCall]) -> tuple[Any, ...]:
-    """Returns the messages with each running call settled as cancelled, as rule R1.6 does it: a synchronous one in its
+    """Returns the messages with each running call settled as cancelled, as in rule R1.6: a synchronous one in its
     place, if that still exists, an asynchronous one at the end."""
     now = list(messages)
     for call in running:
@@ -119,7 +120,7 @@ def settled(messages: Sequence[Any], running: Sequence[ForkedCall]) -> tuple[Any
 
 
 async def check_free(connection: Connection, context_id: str, origin: ForkedFrom) -> bool:
-    """Returns whether the conversation is this fork already; raises `ForkRefusedError` if it is another one."""
+    """Returns whether the conversation already is this fork. Raises `ForkRefusedError` if it is another one."""
     existing = await forks.origin_of(connection, context_id)
     if existing is None:
         return False
@@ -147,8 +148,8 @@ def opening(origin: ForkedFrom, context_id: str, snapshot: ContextSnapshot) -> L
 
 
 def check_size(opening: LLMContextFrame, origin: ForkedFrom) -> None:
-    """Raise `ForkRefusedError` if the frame that begins a conversation with the context of this one is larger than a
-    frame may be, as with many images."""
+    """Raise `ForkRefusedError` if the frame that begins a conversation with this context would be larger than a frame
+    may be, for instance because of many images."""
     # As it is published: with an id and a time.
     size = len(encode_frame(with_defaults(opening)))
     if size > MAX_VALUE_BYTES:

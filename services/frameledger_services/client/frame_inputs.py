@@ -1,4 +1,4 @@
-"""What `publish` takes as frames: frame objects, mappings, JSON texts, encoded frames, and lists of these."""
+"""The accepted inputs of `publish`: frame objects, mappings, JSON texts, encoded frames, and lists of these."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from frameledger_services.event_log.frame_defaults import with_defaults
 
 @value
 class EncodedFrame:
-    """A frame with an id that is encoded already: it is published byte for byte. Made by `of`."""
+    """A frame with an id that is already encoded and is published byte for byte. Created by `of`."""
 
     frame: AnyFrame
     encoded: bytes
 
     @classmethod
     def of(cls, encoded: bytes) -> Self:
-        """Returns the frame that these bytes encode. Raises `DecodeError` for bytes that are no frame, and ValueError
-        for a frame without an id, because a retry would publish another frame."""
+        """Returns the frame that these bytes encode. Raises `DecodeError` for bytes that are not a frame, and
+        ValueError for a frame without an id, because a retry would publish another frame."""
         frame = decode(encoded)
         if frame.id is None:
             raise ValueError("the frame has no id, without which a repetition could not be recognized")
@@ -39,12 +39,12 @@ FrameInput = FrameLike | Sequence[FrameLike]
 
 MAX_REMEMBERED = 1_000
 MAX_REMEMBERED_BYTES = 64 * 1024 * 1024
-"""How many mappings and texts that may not have been published are remembered, and their bytes of JSON together."""
+"""Maximum number of mappings and texts that may not have been published and are kept, and of their bytes of JSON."""
 
 
 @value
 class PreparedFrame:
-    """One frame to be published: the caller's object, the frame that it is, and that frame with an id and a time."""
+    """One frame to be published: the caller's object, the frame, and the frame with an id and a time."""
 
     original: object
     frame: AnyFrame
@@ -60,21 +60,21 @@ class _Unconfirmed:
 
 
 class FramePreparation:
-    """Makes frames of what one client's `publish` is called with, so that publishing again after an error repeats none.
+    """Makes frames of the inputs of one client's `publish`, so that publishing again after an error repeats none.
 
     A frame object gets its id and time once, for as long as it lives. Mappings and texts cannot: a literal in a program
-    is the same object each time its line runs. So only those are remembered that may not have been published: the same
-    object with the same content, passed again, is the same frame.
+    is the same object each time its line runs. So only those that may not have been published are kept: the same object
+    with the same content, passed again, is the same frame.
     """
 
     def __init__(self) -> None:
-        # By conversation and id. Its object is kept alive here, so that no other one is taken for it.
+        # By conversation and id. The object is kept alive here, so that no other object gets its id.
         self._unconfirmed: OrderedDict[tuple[str, str | None], _Unconfirmed] = OrderedDict()
         self._bytes = 0
 
     def prepare(self, context_id: str, inputs: Iterable[FrameInput]) -> list[PreparedFrame]:
-        """Returns the frames in their order. Raises TypeError for a value of another type, and ValueError for
-        one whose content is not a frame."""
+        """Returns the frames in order. Raises TypeError for a value of another type, and ValueError for a value whose
+        content is not a frame."""
         before = defaultdict[int, list[PreparedFrame]](list)
         for (where, _), one in self._unconfirmed.items():
             if where == context_id:
@@ -84,7 +84,7 @@ class FramePreparation:
     def note_unconfirmed(
         self, context_id: str, frames: Sequence[PreparedFrame], sizes: Sequence[int]
     ) -> None:
-        """Note that these, each of its size in bytes, may not have been published. The newest are remembered:
+        """Record that these, each with its size in bytes, may not have been published. The newest are kept:
         `MAX_REMEMBERED`, within `MAX_REMEMBERED_BYTES`, and the last one whatever its size."""
         self.note_published(context_id, frames)
         for frame, size in zip(frames, sizes, strict=True):
@@ -98,7 +98,7 @@ class FramePreparation:
             self._forget(next(iter(self._unconfirmed)))
 
     def note_published(self, context_id: str, frames: Sequence[PreparedFrame]) -> None:
-        """Note that these are published, also if an error contained them: passed again, their mappings and texts are
+        """Record that these are published, even if an error contained them: passed again, their mappings and texts are
         new frames."""
         if not self._unconfirmed:
             return
@@ -117,7 +117,7 @@ class FramePreparation:
 def expecting(prepared: Sequence[PreparedFrame], version: int) -> list[PreparedFrame]:
     """Returns the one frame, expecting this version of the context. Raises ValueError for more than one, since the
     others would not depend on it, and for a frame that cannot expect a version or expects another one; TypeError for a
-    version that is no whole number."""
+    version that is not an integer."""
     if isinstance(version, bool) or not 0 <= (version := whole(version)) <= INT64_MAX:
         raise ValueError(
             f"expected_version counts the frames of a conversation from 0, so it cannot be {version!r}."
@@ -143,14 +143,15 @@ def expecting(prepared: Sequence[PreparedFrame], version: int) -> list[PreparedF
 
 
 def _prepared(original: object, before: list[PreparedFrame]) -> PreparedFrame:
-    """`before`: what was made of this object when it may not have been published, once for each time it was passed."""
+    """Returns the prepared frame. `before` has one entry for each time that this object was passed and may not have
+    been published."""
     if isinstance(original, Frame):
         frame: Any = original
         return PreparedFrame(original, frame, with_defaults(frame))
     if isinstance(original, EncodedFrame):
         return PreparedFrame(original, original.frame, original.frame, original.encoded)
     frame = _decoded(original)
-    # A mapping may have been changed since.
+    # The mapping may have been changed meanwhile.
     if before and before[0].frame == frame:
         return before.pop(0)
     return PreparedFrame(original, frame, with_defaults(frame))
@@ -177,7 +178,7 @@ def _decoded(original: object) -> AnyFrame:
         said = f"{error.detail} ({error.reason})"
         if error.reason == "not_json":
             said = (
-                f"publish() takes the JSON of a frame, and was given another text: {said}. A message is a frame: "
+                f"publish() takes the JSON of a frame, but got another text: {said}. A message is a frame: "
                 "LLMMessagesAppendFrame(messages=[...])."
             )
         raise ValueError(said) from None
@@ -203,9 +204,9 @@ def _plain(inside: Any) -> Any:
 def _no_frame(original: object) -> str:
     if isinstance(original, type) and issubclass(original, Frame):
         name = original.__name__
-        return f"publish() was given the class {name} and not a frame of it: {name}(...)."
+        return f"publish() got the class {name} instead of a frame: write {name}(...)."
     kind = "None" if original is None else f"an object of type {type(original).__name__}"
     return (
-        f"publish() takes frames, mappings, JSON texts and lists of these, and was given {kind}: write "
+        f"publish() takes frames, mappings, JSON texts and lists of these, but got {kind}: write "
         'LLMRunFrame(), {"type": "LLMRunFrame"} or \'{"type": "LLMRunFrame"}\'.'
     )

@@ -1,4 +1,4 @@
-"""The projectors' notifications of their progress: a client that waits for frames is woken, and need not poll."""
+"""The projectors' progress notifications, which wake a client that waits for frames, so that it need not poll."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from frameledger_services.store import connections, progress_channel
 from frameledger_services.store.schema import SchemaError
 
 POLL_SECONDS = 0.25
-"""How often `publish(wait=True)` looks without a notification; `follow` too, while notifications are not received."""
+"""Polling interval of `publish(wait=True)` without a notification; also of `follow`, while notifications are not
+received."""
 
 FOLLOW_POLL_SECONDS = 5.0
-"""How often `follow` looks without a notification, while they are received: one may be lost."""
+"""Polling interval of `follow` without a notification, while they are received: one may be lost."""
 
 RECONNECT_SECONDS = 1.0
 
@@ -26,7 +27,7 @@ Mark = tuple[int, int | None]
 class Notifications:
     """Receives the notifications of projectors, and wakes the callers that wait for a partition.
 
-    To miss nothing, take the mark first, then look, then wait:
+    To miss nothing, take the mark first, then query, then wait:
 
         mark = notifications.mark(topic, partition)
         if await look():
@@ -43,7 +44,7 @@ class Notifications:
         self._is_listening = False
 
     def mark(self, topic: str, partition: int | None) -> Mark:
-        """Returns what changes when a notification may concern a partition, or with None any partition."""
+        """Returns a mark that changes when a notification may concern a partition, or with None any partition."""
         if partition is None:
             return self._received, None
         return self._unspecific, self._offsets.get((topic, partition))
@@ -51,7 +52,7 @@ class Notifications:
     async def until_moved(
         self, topic: str, partition: int | None, mark: Mark, *, often: bool = False
     ) -> None:
-        """Return when the mark is another one, or when it is time to poll: with `often` each `POLL_SECONDS`."""
+        """Return when the mark has changed, or when it is time to poll: with `often` every `POLL_SECONDS`."""
         rarely = self._is_listening and not often
         with suppress(TimeoutError):
             async with asyncio.timeout(FOLLOW_POLL_SECONDS if rarely else POLL_SECONDS):
@@ -59,18 +60,18 @@ class Notifications:
                     await self._notified()
 
     async def until_passed(self, place: LogPosition, *, within: float) -> None:
-        """Return when a projector has notified that it is past a place, or when it is time to poll."""
+        """Return when a projector has notified that it is past a position, or when it is time to poll."""
         with suppress(TimeoutError):
             async with asyncio.timeout(min(within, POLL_SECONDS)):
                 while self._offsets.get((place.topic, place.partition), 0) <= place.offset:
                     await self._notified()
 
     async def until_started(self) -> None:
-        """Return when notifications are received, or cannot be for now: waiting works without them too."""
+        """Return once notifications are received, or cannot be for now: waiting works without them too."""
         await self._tried.wait()
 
     async def listen(self) -> None:
-        """Receive until cancelled, and connect again after every failure."""
+        """Receive until cancelled, and reconnect after every failure."""
         while True:
             with suppress(psycopg.Error, SchemaError):
                 await self._listen()

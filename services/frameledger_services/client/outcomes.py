@@ -1,4 +1,4 @@
-"""The outcomes of published frames: where each lies on the log, and what the projector made of it."""
+"""The outcomes of published frames: the position of each on the log, and its result in the projector."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ from frameledger_services.store.projections import PROJECTION
 
 @value
 class PublishedFrame(LogPosition):
-    """A frame that was published: where it lies on the log, and, with `wait`, its outcome."""
+    """A published frame: its position on the log, and, with `wait`, its outcome."""
 
     frame_id: str = ""
-    """Its id; a random one if it was published without."""
+    """Its id, which is random if it was published without one."""
 
     type: str = ""
 
     version: int | None = None
-    """The version of the context that it made. None without `wait`, and for one that was rejected."""
+    """The version of the context that it created. None without `wait`, and for a rejected frame."""
 
     outcome: str | None = None
-    """`applied`, `ignored`, `unknown` (its type is not known to this release), `parked`, or `rejected`: it is in
-    `rejected_frames`, and no frame of the conversation. `erased`: it belonged to a life of the conversation that was
-    erased before or after it came. None without `wait`."""
+    """`applied`, `ignored`, `unknown` (a type unknown to this release), `parked`, or `rejected`: it is in
+    `rejected_frames`, and not a frame of the conversation. `erased`: it belonged to a life of the conversation that was
+    erased before or after it arrived. None without `wait`."""
 
     reason: str | None = None
-    """Why it was ignored or rejected: a reason of `events/rules.md`, or the code in `rejected_frames`."""
+    """Why it was ignored or rejected: a reason in `events/rules.md`, or the code in `rejected_frames`."""
 
     repeated: bool = False
-    """The same frame had been published before. It counts once: version and outcome are those of the first time."""
+    """Whether the same frame had been published before. It counts once: version and outcome are those of the first
+    time."""
 
 
 @value
 class _Stored:
-    """What is read of a row of `frames`."""
+    """The columns read from a row of `frames`."""
 
     partition: int
     offset: int
@@ -65,9 +66,9 @@ async def reached(
     connection: Connection, context_id: str, published: Sequence[PublishedFrame]
 ) -> tuple[int | None, Stored]:
     """Returns the partition's next offset, None if no projector has ever read it; and, if that is past all of these
-    frames, the rows that are stored under their ids. All are of one conversation, and so of one partition.
+    frames, the rows that are stored under their ids. All frames are of one conversation, and so of one partition.
 
-    One statement, so that both are of one moment.
+    Runs one statement, so that both are from one snapshot.
     """
     last = max(published, key=lambda one: one.offset)
     cursor = await connection.execute(
@@ -105,7 +106,7 @@ async def outcomes(
 async def stored(
     connection: Connection, context_id: str, published: Sequence[PublishedFrame]
 ) -> tuple[PublishedFrame, ...] | None:
-    """Returns the frames, of one conversation, with their outcomes; None if a projector has not come so far."""
+    """Returns the frames, of one conversation, with their outcomes; None if a projector has not reached them yet."""
     next_offset, rows = await reached(connection, context_id, published)
     if next_offset is None or next_offset <= max(one.offset for one in published):
         return None
@@ -131,7 +132,7 @@ def _with_outcome(published: PublishedFrame, stored: _Stored | None, rejected: s
     if rejected is not None:
         return PublishedFrame(*known, *frame, None, "rejected", rejected)
     if stored is None:
-        # A copy of it may be on its way to another partition, if some were added to the topic.
+        # A copy of it may be in transit to another partition, if partitions were added to the topic.
         return published
     repeated = not _is_itself(published, stored)
     return PublishedFrame(*known, *frame, stored.version, stored.outcome, stored.reason, repeated)

@@ -1,5 +1,5 @@
-"""What all clients do around publishing: complete the frames, check them and warn before anything is sent, and remember
-which of them may not have arrived."""
+"""What all clients do around publishing: they complete and check the frames and warn before anything is sent, and keep
+those that may not have arrived."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from frameledger_services.event_log.frame_defaults import note_published, was_pu
 
 
 class RepeatedWarning(UserWarning):
-    """A frame object that had been published successfully was published again: it still counts once."""
+    """A frame object that had already been published successfully was published again; it still counts once."""
 
 
 @value
 class Publication:
-    """Frames of one conversation that are to be published, in their order."""
+    """Frames of one conversation that are to be published, in order."""
 
     context_id: str
     prepared: Sequence[PreparedFrame]
@@ -36,7 +36,8 @@ class Publication:
     expected_version: int | None
 
     def records_of(self, traceparent: str | None) -> list[Outgoing]:
-        """Returns the records as parts of a trace, if there is one. Raises ValueError for text without UTF-8."""
+        """Returns the records, within a trace if there is one. Raises ValueError for text that cannot be encoded as
+        UTF-8."""
         if traceparent is None:
             return list(self.records)
         header = TRACEPARENT, traceparent.encode()
@@ -48,13 +49,13 @@ class Publication:
         return [one.complete for one in self.prepared]
 
     def check_expected(self, published: Sequence[PublishedFrame]) -> None:
-        """Raise `ContextChangedError` if the frame did not find the version that it expected."""
+        """Raise `ContextChangedError` if the context was not at the version that the frame expected."""
         if self.expected_version is not None and published[0].reason == "context_changed":
             raise ContextChangedError(self.context_id, self.expected_version, published[0])
 
 
 class Publications:
-    """What one client publishes."""
+    """The publications of one client."""
 
     def __init__(self, *, warns_of_misspelled: bool = True) -> None:
         self._preparation = FramePreparation()
@@ -69,9 +70,9 @@ class Publications:
         expected_version: int | None,
         causation_id: UUID | str | None,
     ) -> Publication:
-        """Returns the publication of these frames. Warns of what is probably a mistake in them.
+        """Returns the publication of these frames. Warns about probable mistakes in them.
 
-        Raises TypeError and ValueError as `Client.publish` says.
+        Raises TypeError and ValueError as documented for `Client.publish`.
         """
         prepared = self._preparation.prepare(checked_context_id(context_id), frames)
         if expected_version is not None:
@@ -79,7 +80,7 @@ class Publications:
             if was_published(prepared[0].frame, context_id):
                 raise ValueError(
                     f"{prepared[0].complete.name} was published to {context_id} before, and its outcome stays: to "
-                    "expect another version, make a new frame."
+                    "expect another version, create a new frame."
                 )
         records = [
             outgoing(
@@ -97,7 +98,7 @@ class Publications:
             if was_published(frame.frame, context_id):
                 warnings.warn(
                     f"{frame.complete.name} was published to {context_id} before and counts once: to say the "
-                    "same again, make a new frame, as with frame.model_copy().",
+                    "same again, create a new frame, for instance with frame.model_copy().",
                     RepeatedWarning,
                     stacklevel=3,
                 )
@@ -105,11 +106,11 @@ class Publications:
 
     @contextmanager
     def sending(self, publication: Publication) -> Iterator[None]:
-        """To be used around sending it: remembers whether it was published."""
+        """Context manager around sending it, which records whether it was published."""
         try:
             yield
         except BaseException:
-            # Also when it is cancelled: the caller may publish again.
+            # Also if it is cancelled: the caller may publish again.
             sizes = [len(one.value) for one in publication.records]
             self._preparation.note_unconfirmed(publication.context_id, publication.prepared, sizes)
             raise
@@ -119,13 +120,11 @@ class Publications:
 
 
 def checked_context_id(context_id: object) -> str:
-    """Returns the id of a conversation to publish to. Raises TypeError and ValueError for what is none."""
+    """Returns the id of a conversation to publish to. Raises TypeError and ValueError for an invalid id."""
     if not isinstance(context_id, str):
-        raise TypeError(
-            f"A context id is text, and publish() was given {context_id!r}; the frames come after it."
-        )
+        raise TypeError(f"A context id is text, but publish() got {context_id!r}. The frames follow the id.")
     if "\x00" in context_id or not 1 <= len(context_id.encode(errors="replace")) <= MAX_KEY_BYTES:
         raise ValueError(
-            f"A context id has 1 to {MAX_KEY_BYTES} bytes and no NUL, and publish() was given {context_id!r}."
+            f"A context id has 1 to {MAX_KEY_BYTES} bytes and no NUL, but publish() got {context_id!r}."
         )
     return context_id

@@ -1,4 +1,4 @@
-"""Queries on a conversation: its context at a version, its frames. One statement each."""
+"""Queries about a conversation: its context at a version, and its frames. One statement each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class StoredFrame:
     context_id: ContextId
     version: Version
     frame_id: UUID
-    """The frame's id; a uuid5 of it if it is no UUID."""
+    """The frame's id; a uuid5 of it if it is not a UUID."""
 
     type: str
     outcome: str
@@ -72,16 +72,16 @@ class StoredFrame:
 
 
 def may_exist(context_id: object) -> bool:
-    """Returns whether there can be a conversation of this id. Raises TypeError for what is no text, such as a UUID: for
-    an id like that there would be nothing, whatever was published under its text."""
+    """Returns whether a conversation with this id can exist. Raises TypeError for an id that is not text, such as a
+    UUID: a query for it would find nothing, whatever was published under its text."""
     if not isinstance(context_id, str):
         raise TypeError(f"A context id is text, not {context_id!r}.")
     return is_context_id(context_id)
 
 
 def whole(version: SupportsIndex) -> int:
-    """Returns a version as a whole number. Raises TypeError for what is none: SQL has nothing after None, which is the
-    `Last-Event-ID` of a page's first request, and rounds 1.5."""
+    """Returns a version as an integer. Raises TypeError for other values: in SQL nothing is greater than NULL, which
+    None would become (the `Last-Event-ID` of a page's first request), and 1.5 would be rounded."""
     try:
         return index(version)
     except TypeError:
@@ -89,29 +89,29 @@ def whole(version: SupportsIndex) -> int:
 
 
 def whole_after(version: SupportsIndex) -> int:
-    """Returns the version after which frames are read, within 64 bits: the database takes no others. Raises TypeError
-    as `whole`."""
+    """Returns the version after which frames are read, within the 64 bits that the database accepts. Raises TypeError
+    like `whole`."""
     return max(0, min(whole(version), INT64_MAX))
 
 
 async def frames_after(
     connection: Connection, context_id: str, version: int, *, limit: int
 ) -> list[StoredFrame]:
-    """Returns the frames of a conversation after a version, in order, `limit` at most."""
+    """Returns the frames of a conversation after a version, in order, at most `limit`."""
     async with connection.cursor(row_factory=class_row(StoredFrame)) as cursor:
         await cursor.execute(_FRAMES, {"id": context_id, "version": version, "limit": limit})
         return await cursor.fetchall()
 
 
 async def newest_version(connection: Connection, context_id: str) -> int:
-    """Returns how many frames of the conversation are stored; 0 for one that does not exist."""
+    """Returns the number of stored frames of the conversation; 0 if it does not exist."""
     cursor = await connection.execute("SELECT version FROM contexts WHERE context_id = %s", (context_id,))
     row = await cursor.fetchone()
     return 0 if row is None else int(row[0])
 
 
 async def partition_of(connection: Connection, topic: str, context_id: str) -> int | None:
-    """Returns the partition that a conversation's frames are read from; None before a projector has seen the topic."""
+    """Returns the partition from which a conversation's frames are read; None before a projector has seen the topic."""
     cursor = await connection.execute(
         "SELECT partitions FROM topics WHERE topic = %s ORDER BY generation DESC LIMIT 1", (topic,)
     )

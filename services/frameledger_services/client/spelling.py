@@ -1,4 +1,4 @@
-"""Unknown types and fields of frames that are one edit away from a known one: most likely typing errors.
+"""Unknown types and fields of frames that are one edit away from a known one, and so most likely typing errors.
 
 They cause a warning and are published nevertheless: another release may know them.
 """
@@ -13,11 +13,11 @@ from frameledger.frames import FRAME_TYPES, AnyFrame, UnknownFrame
 
 MAX_GUESSED = 100
 """The number of unknown names of one publication that are checked. Each is compared with all known names, and a frame
-has room for hundreds of thousands."""
+may have hundreds of thousands."""
 
 
 class MisspelledWarning(UserWarning):
-    """A frame has a type or a field that is not known, and one edit away from one that is."""
+    """A frame has an unknown type or field that is one edit away from a known one."""
 
 
 def warn_of_misspelled(frames: Iterable[AnyFrame]) -> None:
@@ -29,10 +29,10 @@ def warn_of_misspelled(frames: Iterable[AnyFrame]) -> None:
 
 
 def _misspelled(frames: Iterable[AnyFrame]) -> Iterator[str | None]:
-    """Yields a sentence for each unknown type and field that is probably misspelled, and None for each other one."""
+    """Yields a sentence for each unknown type and field that is probably misspelled, and None for all others."""
     for frame in frames:
         if isinstance(frame, UnknownFrame):
-            # A newer version of a type that we know is no typing error.
+            # A newer version of a known type is not a typing error.
             yield _of_type(frame.type)
         # Nearly every frame has none; `model_extra` would be slower.
         elif frame.__pydantic_extra__:
@@ -56,7 +56,8 @@ def _of_field(frame_type: str, name: str, known: Iterable[str]) -> str | None:
 
 
 def meant_type(name: str) -> str | None:
-    """Returns the type of frame that is one edit from this name; None if it is one itself, or there is none."""
+    """Returns the type of frame that is one edit away from this name; None if the name is a type itself, or there is
+    none."""
     return None if name in FRAME_TYPES else _meant(name, FRAME_TYPES)
 
 
@@ -66,7 +67,7 @@ def _meant(name: str, known: Iterable[str]) -> str | None:
 
 def is_one_edit(word: str, other: str) -> bool:
     """Returns whether two words differ by one letter inserted, deleted or replaced, by two adjacent letters swapped
-    (Damerau-Levenshtein distance 1), or by capitals only."""
+    (Damerau-Levenshtein distance 1), or only by capitals."""
     if abs(len(word) - len(other)) > 1:
         # First, because a word may have megabytes.
         return False

@@ -26,12 +26,12 @@ _T = TypeVar("_T")
 _C = TypeVar("_C", bound=Conversations)
 
 END_SECONDS = 20.0
-"""Closing a client still sends what is being published, for some seconds at most."""
+"""Maximum seconds for which closing a client still sends what is being published."""
 
 
 class Threaded(Generic[_C]):
-    """A client of `await` on an event loop in a thread of its own. It belongs to the process that made it: after a fork
-    every call of the other one raises RuntimeError."""
+    """An async client on an event loop in a thread of its own. It belongs to the process that created it: after a fork,
+    every call in the child process raises RuntimeError."""
 
     def __init__(self, client: _C) -> None:
         self._client = client
@@ -41,7 +41,7 @@ class Threaded(Generic[_C]):
         self._lock = threading.Lock()
         self._waiting: set[futures.Future[Any]] = set()
         self._ended = RuntimeError("This client is closed.")
-        """Raised by every call once the thread has ended; `_cause` is why, if it was not closed."""
+        """Raised by every call once the thread has ended. `_cause` is the reason, if the client was not closed."""
         self._cause: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="frameledger-client", daemon=True)
         self._thread.start()
@@ -54,7 +54,7 @@ class Threaded(Generic[_C]):
 
     def close(self) -> None:
         """See `Client.close`. Calls of other threads that still wait raise RuntimeError. After a fork only the process
-        that made the client closes it."""
+        that created the client can close it."""
         if os.getpid() != self._process:
             return
         with suppress(RuntimeError):  # the loop is closed
@@ -94,13 +94,13 @@ class Threaded(Generic[_C]):
         return self._do(self._client.newest_version(context_id))
 
     def _run(self) -> None:
-        """The thread's work. However it ends, no call is left waiting."""
+        """Run the event loop in the thread. However it ends, no call is left waiting."""
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._live())
         except BaseException as error:
             self._ended = RuntimeError(
-                f"The thread of this client has ended: {error!r}. Make another client."
+                f"The thread of this client has ended: {error!r}. Create another client."
             )
             self._cause = error
         finally:
@@ -119,7 +119,7 @@ class Threaded(Generic[_C]):
             # The loop runs only in the other process, and a thread of that process may have held the lock.
             work.close()
             raise RuntimeError(
-                "This client was made before a fork, and its thread runs in the other process. Make a client in each."
+                "This client was created before a fork, and its thread runs in the other process. Create one in each."
             )
         try:
             with self._lock:
@@ -142,11 +142,11 @@ class Threaded(Generic[_C]):
             with self._lock:
                 self._waiting.discard(future)
             if self._loop.is_closed():
-                # It came too late to be started, so nothing else closes it.
+                # It arrived too late to be started, so nothing else closes it.
                 work.close()
 
     def _end_reason(self) -> RuntimeError:
-        """Returns why the thread has ended, as a new error for each caller."""
+        """Returns the reason why the thread has ended, as a new error for each caller."""
         self._thread.join(END_SECONDS)
         return RuntimeError(*self._ended.args)
 
@@ -158,8 +158,8 @@ class Threaded(Generic[_C]):
             self._leave(frames)
 
     def _leave(self, frames: AsyncGenerator[StoredFrame, None]) -> None:
-        """End an iteration, without waiting for it. Python does so with one that was left half way wherever it collects
-        garbage: in any thread, also in the loop's own and in one that has our lock."""
+        """End an iteration, without waiting for it. Python ends an abandoned iteration wherever it collects garbage: in
+        any thread, including the loop's own and one that holds our lock."""
         if os.getpid() != self._process:
             return
         end = _end(frames)
@@ -173,8 +173,8 @@ class Threaded(Generic[_C]):
 class SyncClient(Threaded[Client]):
     """A `Client` on an event loop in a thread of its own: the same methods, promises and errors.
 
-    A context manager; or close it with `close`. Threads may share one; processes may not, and after a
-    fork its calls raise RuntimeError in the new one. It also works where an event loop runs already, as in a notebook.
+    A context manager; or close it with `close`. Threads may share one; processes may not, and after a fork its calls
+    raise RuntimeError in the child process. It also works where an event loop is already running, as in a notebook.
     """
 
     def __init__(self, settings: Settings | None = None, *, source: str = SOURCE) -> None:

@@ -23,7 +23,7 @@ async def until_stored(
     *,
     deadline: float,
 ) -> tuple[PublishedFrame, ...]:
-    """Returns the frames with their outcomes, once the tables have all of them. They are of one conversation;
+    """Returns the frames with their outcomes, once all of them are in the tables. They are of one conversation;
     `deadline` is in the event loop's time.
 
     Raises `NotVisibleError` at the deadline, and at once for an error of the database that is not transient.
@@ -35,7 +35,7 @@ async def until_stored(
     bound = asyncio.timeout_at(deadline)
     try:
         async with bound:
-            # The first query waits for it: earlier it would compete with the projector for the database.
+            # The first query waits for this: earlier it would compete with the projector for the database.
             await notifications.until_passed(last, within=deadline - asyncio.get_running_loop().time())
             while True:
                 mark = notifications.mark(last.topic, last.partition)

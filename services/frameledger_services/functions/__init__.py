@@ -1,7 +1,7 @@
 """The function-call service: an application's functions, run for all conversations.
 
 An application needs `FunctionRegistry`, `FunctionCallParams`, `tool_options` and `FunctionService`. To read how a call
-is run, start with `call_lifecycle`.
+runs, start with `call_lifecycle`.
 """
 
 from frameledger_services import extras

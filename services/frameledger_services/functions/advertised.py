@@ -1,6 +1,6 @@
-"""Handlers that came with the tool lists of conversations, by function and conversation.
+"""Handlers that were registered with the tool lists of conversations, by function and conversation.
 
-The newest list that has a function is last, since its handler also serves conversations without one of their own.
+The newest list that has a function is last: its handler also serves conversations without one of their own.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from frameledger_services.functions.registry_item import FunctionCallRegistryIte
 
 @dataclass(frozen=True, slots=True)
 class Advertised:
-    """The handlers that a context's tool lists registered, as they were at one time."""
+    """The handlers that a context's tool lists registered, as of one time."""
 
     names: frozenset[str]
-    """Their functions, also those that were unregistered by hand since."""
+    """Their functions, including those that were explicitly unregistered since."""
 
     items: Mapping[str, FunctionCallRegistryItem]
     newest: frozenset[str]
@@ -24,13 +24,13 @@ class Advertised:
 
 
 class AdvertisedHandlers:
-    """The handlers of a registry that tool lists registered. One that is removed by hand does not come back while its
-    tool stays advertised."""
+    """The handlers of a registry that tool lists registered. One that is explicitly unregistered is not registered
+    again while its tool stays advertised."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, dict[str, FunctionCallRegistryItem]] = {}
         self._kept_away: set[tuple[str, str]] = set()
-        """Context and name of tools that were unregistered by hand and are still advertised."""
+        """Context and name of tools that were explicitly unregistered and are still advertised."""
 
     def __contains__(self, function_name: str | None) -> bool:
         return function_name in self._by_name
@@ -43,14 +43,14 @@ class AdvertisedHandlers:
         return [item for contexts in self._by_name.values() for item in contexts.values()]
 
     def find(self, function_name: str, context_id: str | None) -> FunctionCallRegistryItem | None:
-        """Returns the handler that came with this context's tools."""
+        """Returns the handler that was registered with this context's tools."""
         return self._by_name.get(function_name, {}).get(context_id or "")
 
     def newest(self, function_name: str) -> FunctionCallRegistryItem | None:
         return next(reversed(self._by_name.get(function_name, {}).values()), None)
 
     def add(self, context_id: str, function_name: str, item: FunctionCallRegistryItem) -> None:
-        """Register a handler of a context's new list, unless it is kept away."""
+        """Register a handler of a context's new list, unless it was explicitly unregistered."""
         if (context_id, function_name) not in self._kept_away:
             of_name = self._by_name.setdefault(function_name, {})
             # Inserted last, since it is the newest.
@@ -58,13 +58,13 @@ class AdvertisedHandlers:
             of_name[context_id] = item
 
     def remove(self, function_name: str) -> bool:
-        """Unregister a function's handlers by hand, those of all contexts. Returns whether there were any."""
+        """Explicitly unregister a function's handlers, those of all contexts. Returns whether there were any."""
         contexts = self._by_name.pop(function_name, {})
         self._kept_away |= {(context_id, function_name) for context_id in contexts}
         return bool(contexts)
 
     def keep(self, context_id: str, names: Iterable[str]) -> bool:
-        """Unregister what came with a context's lists, except these names. Returns whether there was anything."""
+        """Unregister the handlers of a context's lists, except these names. Returns whether there were any."""
         kept_names = frozenset(names)
         self._kept_away -= {
             (context, name)
@@ -89,17 +89,19 @@ class AdvertisedHandlers:
         return Advertised(frozenset(items.keys() | kept_away), items, newest)
 
     def restore(self, context_id: str, before: Advertised) -> None:
-        """Undo what was added since `before`. What was unregistered by hand since then stays unregistered."""
+        """Undo what was added since `before`. Handlers that were explicitly unregistered since then stay
+        unregistered."""
         for name, item in before.items.items():
             contexts = self._by_name.get(name, {})
             if context_id in contexts:
                 contexts[context_id] = item
                 if name not in before.newest:
-                    # `add` made it the newest, which contexts without a handler of their own get.
+                    # `add` made it the newest, which serves contexts without a handler of their own.
                     self._by_name[name] = {context_id: item, **contexts}
         self.keep(context_id, before.names)
 
     def contexts(self) -> frozenset[str]:
-        """Returns the contexts whose lists registered handlers, or still list some that were unregistered."""
+        """Returns the contexts whose lists registered handlers, or still have tools whose handlers were
+        unregistered."""
         listed = {context_id for contexts in self._by_name.values() for context_id in contexts}
         return frozenset(listed | {context_id for context_id, _ in self._kept_away})

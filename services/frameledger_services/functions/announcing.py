@@ -1,4 +1,4 @@
-"""Announcing calls that an application runs itself."""
+"""Announces calls that an application runs itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _log = logs.get_logger("functions")
 class CallsRefusedError(RefusedError, RuntimeError):
     """A conversation did not accept calls that an application announced. They did not run.
 
-    `reason` is why, as on the stored frame (`call_open_already`, `too_many_rounds`), and `tool_call_ids` are the calls.
+    `reason` is the reason on the stored frame (`call_open_already`, `too_many_rounds`), and `tool_call_ids` are the
+    calls.
 
     Remedy: For `call_open_already` give the calls other ids. Otherwise wait for an input, or raise the limit.
     """
@@ -47,7 +48,7 @@ class Announced:
 
     calls: list[CallAttempt]
     refused: list[str]
-    """The ids of calls that were skipped: they are open already."""
+    """The ids of calls that were skipped because they are already open."""
 
 
 async def announce(
@@ -57,7 +58,7 @@ async def announce(
     announcement: FunctionCallsStartedFrame,
     causation_id: UUID | str | None,
 ) -> Announced:
-    """Publish an announcement, and return its outcome. Raises `CallsRefusedError` if the whole of it was ignored,
+    """Publish an announcement. Returns its outcome. Raises `CallsRefusedError` if it was ignored as a whole,
     TimeoutError if it is not folded in time, and `LeaseLostError`."""
     frame_id = str(announcement.id)
     async with asyncio.timeout(FOLDED_SECONDS), statuses.folding(context_id, frame_id) as folded:
@@ -66,7 +67,7 @@ async def announce(
         if current.outcome != "applied":
             ids = [one.tool_call_id for one in announcement.function_calls]
             raise CallsRefusedError(context_id, current.reason or str(current.outcome), ids)
-    # Outside the time for folding: the calls are announced, and only this process runs them.
+    # Outside the time limit for folding: the calls are announced, and only this process runs them.
     calls = _calls(session, context_id, announcement, Version(current.version or 0))
     snapshots = await read_while_leased(session, lambda: statuses.read_all(calls), calls=len(calls))
     open_calls, refused = list[CallAttempt](), list[str]()
@@ -102,7 +103,7 @@ def _calls(
 
 
 async def read_while_leased(session: work.Session, read: Callable[[], Awaitable[T]], **about: Any) -> T:
-    """Returns what `read` returns, waiting while the database is unavailable: an error would stop the other calls.
+    """Returns the result of `read`, and waits while the database is unavailable: an error would stop the other calls.
     Raises `LeaseLostError`."""
     while session.lease.valid():
         try:

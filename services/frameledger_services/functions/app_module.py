@@ -1,4 +1,4 @@
-"""Loading the functions of an application from its module, for the command line."""
+"""Loads an application's functions from its module, for the command line."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class AppModule:
 
 
 def load(module: str) -> AppModule:
-    """Import a module, also from the current directory, and return its `registry` and its optional `app_resources`.
+    """Import a module, also from the current directory. Returns its `registry` and its optional `app_resources`.
 
     Raises `ModuleError`. If the module raises an error itself, the message has the traceback, from the module on.
     """
     try:
         here = str(Path.cwd())
     except FileNotFoundError:
-        # The module can still be an installed one.
+        # The module may still be an installed one.
         here = "the working directory, which was deleted"
     else:
         if here not in sys.path:
@@ -50,7 +50,7 @@ def load(module: str) -> AppModule:
     try:
         imported = importlib.import_module(module)
     except (Exception, SystemExit) as error:
-        # A program that is imported runs to its end, and exits.
+        # An imported program runs to its end, and exits.
         raise ModuleError(_why(module, error, here)) from error
     registry = getattr(imported, REGISTRY, None)
     if not isinstance(registry, FunctionRegistry):
@@ -73,8 +73,8 @@ def _why(module: str, error: BaseException, here: str) -> str:
     if isinstance(error, TypeError) and module.startswith("."):
         return f"The module name {module!r} is relative. Use an absolute name."
     trace = traceback.TracebackException.from_exception(error)
-    # Leave out this file and the import machinery, which come before the module. An error that Frameledger raises is
-    # about the line that calls it, so its own lines are left out too.
+    # Omit this file and the import machinery, which come before the module. An error that Frameledger raises is about
+    # the line that calls it, so its own lines are omitted too.
     own = (__file__, importlib.__file__, "<frozen importlib")
     trace.stack[:] = itertools.dropwhile(lambda frame: frame.filename.startswith(own), trace.stack)
     if isinstance(error, FrameledgerError):

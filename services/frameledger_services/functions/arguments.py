@@ -1,4 +1,4 @@
-"""The arguments of a call: read from what the model wrote, and checked against the function's schema."""
+"""The arguments of a call: parsed from the model's output, and checked against the function's schema."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ MAX_COMPLAINTS = 5
 
 
 class ArgumentsError(RefusedError, ValueError):
-    """The arguments of a call do not fit the function's schema. The message is for the model.
+    """The arguments of a call do not match the function's schema. The message is for the model.
 
     Remedy: None is needed: the model reads the message and may call again.
     """
 
 
 class ArgumentsChecker:
-    """Checks arguments against one schema. Made once per function. Raises ValueError if the schema is invalid."""
+    """Checks arguments against one schema. Created once per function. Raises ValueError if the schema is invalid."""
 
     def __init__(self, schema: FunctionSchema | Mapping[str, Any], *, from_a_client: bool = False) -> None:
-        """`schema` is that of the function, or the JSON Schema of its arguments. One that came `from_a_client` is
-        checked as `bounded_checks` has it, which may take seconds."""
+        """`schema` is that of the function, or the JSON Schema of its arguments. `from_a_client` applies the limits of
+        `bounded_checks`; the check may take seconds."""
         if isinstance(schema, FunctionSchema):
             parameters: dict[str, Any] = schema.to_openai()["function"]["parameters"]
         else:
@@ -48,8 +48,8 @@ class ArgumentsChecker:
                 f"The schema of the arguments is not a valid JSON Schema: {error.message}"
             ) from error
         except Exception as error:
-            # Schemas come from outside, and jsonschema raises anything for some: TypeError for a `$schema` that is a
-            # list, RecursionError.
+            # Schemas come from outside, and jsonschema raises arbitrary errors for some: TypeError for a `$schema` that
+            # is a list, RecursionError.
             raise ValueError(f"The schema of the arguments cannot be read: {error}") from error
         # An empty registry: references to other documents are not fetched.
         checker = bounded_checks.bounded(validator_class, from_a_client=from_a_client)
@@ -65,7 +65,7 @@ class ArgumentsChecker:
                 if len(complaints) == MAX_COMPLAINTS:
                     break
         except Exception as error:
-            # A reference to nowhere, a schema that contains itself, too many references, a number beyond floats.
+            # An unresolvable reference, a schema that contains itself, too many references, a number beyond floats.
             raise ArgumentsError("the arguments cannot be checked against its schema") from error
         if complaints:
             raise ArgumentsError("; ".join(complaints))
@@ -89,7 +89,7 @@ def parsed(arguments: Any) -> dict[str, Any]:
 
 
 def bad_arguments_message(function_name: str, why: ArgumentsError) -> str:
-    """Returns the result that the model reads."""
+    """Returns the result for the model."""
     name = shown(function_name)
     return f"The function `{name}` was not run: {why}. Call it again with arguments that fit its schema."
 

@@ -1,8 +1,8 @@
-"""One attempt at a call, and the frames that a worker publishes of it.
+"""One attempt at a call, and the frames that a worker publishes about it.
 
 The id of a frame is derived from the call, the attempt, the token of its claim and the kind of frame: a frame that is
 published again is a duplicate, and no other worker's frame has the same id. A frame with `own` names the claim, and
-counts only if the start of that claim does. One that settles the call whichever worker started it names none.
+counts only if the start of that claim does. A frame that settles the call whichever worker started it names none.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CallAttempt:
     """A call, as one worker runs it under one claim."""
 
     scope: str
-    """The id of its effect: the same for every attempt, and of no other call."""
+    """The id of its effect, which is the same for every attempt and for no other call."""
 
     context_id: ContextId
     requested_version: Version
@@ -62,7 +62,7 @@ class CallAttempt:
 
     builtin: bool = False
     dispatched_by: UUID | None = None
-    """The frame that dispatched it, or announced it if nothing did: the cause of its start."""
+    """The frame that dispatched it, or announced it if none did: the cause of its start."""
 
     started_by: UUID | None = None
     """The start by an earlier attempt. None if there was none when this one was claimed."""
@@ -83,7 +83,7 @@ class CallAttempt:
 
     @property
     def from_llm(self) -> FunctionCallFromLLM:
-        """The call as the model asked for it."""
+        """The call as the model requested it."""
         return FunctionCallFromLLM(
             function_name=self.function_name,
             tool_call_id=self.tool_call_id,
@@ -106,7 +106,7 @@ class CallAttempt:
 
     @property
     def in_progress_id(self) -> str:
-        """The id of its in-progress frame: the cause of what is published of it after that."""
+        """The id of its in-progress frame, which is the cause of later frames about it."""
         return self.frame_id("in progress")
 
     def is_started_in(self, current: CallSnapshot) -> bool:
@@ -119,12 +119,13 @@ class CallAttempt:
 
     def may_run(self, current: CallSnapshot) -> bool:
         """Returns whether the log has decided that this worker runs the call: its start was applied, and the call is
-        open, not interrupted, and in progress by this worker, this attempt and this claim. `current` is of the
-        in-progress frame.
+        open, not interrupted, and in progress by this worker, this attempt and this claim. `current` is the snapshot of
+        the in-progress frame.
 
-        The id of that frame is derived from the claim, so no other start is read, whatever the database had given out
-        before it lost its latest commits; and the first start on the log is the one that is applied, so of two claims
-        of one attempt one may run."""
+        The id of that frame is derived from the claim, so no other start is read, whatever the database had granted
+        before it lost its latest commits. The first start on the log is applied, so of two claims with the same attempt
+        one may run.
+        """
         return (
             current.outcome == "applied"
             and current.status == "running"
@@ -135,7 +136,8 @@ class CallAttempt:
     def in_progress(
         self, options: Options, timeout_secs: float, *, waiting: Waiting | None = None
     ) -> FunctionCallInProgressFrame:
-        """The call has started with these options; with `waiting`, it waits for a person from now on."""
+        """Returns the frame that starts the call with these options; with `waiting`, the call waits for a person from
+        now on."""
         return FunctionCallInProgressFrame(
             id=self.in_progress_id if waiting is None else self.frame_id("waiting"),
             function_name=self.function_name,
@@ -162,17 +164,17 @@ class CallAttempt:
     def intermediate(
         self, number: int, result: Any, properties: FunctionCallResultProperties
     ) -> FunctionCallResultFrame:
-        """An intermediate result; they are numbered from 1."""
+        """Returns an intermediate result. They are numbered from 1."""
         return self._result(f"result {number}", result, properties=properties)
 
     def settled(
         self, settled_as: SettledAs, message: str, *, run_llm: bool | None = None, own: bool = True
     ) -> FunctionCallResultFrame:
-        """The call ended without a result of its function."""
+        """Returns the frame that ends the call without a result of its function."""
         return self._result(settled_as, message, own=own, settled_as=settled_as, run_llm=run_llm)
 
     def cancel(self, *, run_llm: bool, own: bool = True) -> FunctionCallCancelFrame:
-        """The call was stopped, and has no result."""
+        """Returns the frame that cancels the call, which has no result."""
         return FunctionCallCancelFrame(
             id=self.frame_id("cancel"),
             function_name=call_words.shown(self.function_name),
@@ -184,7 +186,8 @@ class CallAttempt:
         )
 
     def error(self, details: str, *, later: bool = False) -> ErrorFrame:
-        """The details of a failure, for people. `later`: the call had been settled before, by something else."""
+        """Returns the details of a failure, for people. `later`: the call had already been settled by something
+        else."""
         return ErrorFrame(
             id=self.frame_id("error later" if later else "error"),
             fatal=False,
@@ -195,9 +198,9 @@ class CallAttempt:
 
     @property
     def _settling_attempt(self) -> int:
-        """The attempt tells the fold that a worker settles the call, and not a client: after an interruption that
-        requests no run. The start of a call without a claim names no attempt, because such a call was not
-        dispatched."""
+        """The attempt tells the fold that the call is settled by a worker and not by a client, so that after an
+        interruption no run is requested. The start of a call without a claim names no attempt, because such a call was
+        not dispatched."""
         return self.attempt or 1
 
     def _result(self, kind: str, result: Any, *, own: bool = True, **more: Any) -> FunctionCallResultFrame:
@@ -208,7 +211,7 @@ class CallAttempt:
             result=result,
             call_attempt=self._settling_attempt,
             claim=self.claim if own else None,
-            # The id may have been used again meanwhile, by a call whose attempts are counted from 1 too.
+            # The id may have been used again meanwhile, by a call whose attempts are also counted from 1.
             opened_version=self.requested_version,
             **more,
         )

@@ -1,13 +1,13 @@
 """The lifecycle of one call, from its claim until it is settled, waits for a person, or is no longer this worker's.
 
-1. The in-progress frame is published, and folded as applied: so the log decides which worker runs the call.
+1. The in-progress frame is published, and folded as applied, so the log decides which worker runs the call.
 2. The handler runs (`handler`). Its reports arrive in the call's inbox (`reports`).
-3. What it reported is published (`call_publisher`), the final result last; or the handler is stopped, by its deadline,
-   an interruption, the end of the process or of the lease, and the call is settled accordingly.
+3. Its reports are published (`call_publisher`), the final result last; or the handler is stopped by its deadline, an
+   interruption, or the end of the process or of the lease, and the call is settled accordingly.
 
-If the process dies between two lines (an *unsafe* function is one that is not registered as safe to retry):
+If the process dies between two steps (an *unsafe* function is one that is not registered as safe to retry):
 
-| it died | unsafe | safe to retry |
+| when it died | unsafe | safe to retry |
 |---|---|---|
 | claimed, in-progress frame not on the log | the next attempt starts it | the same |
 | in-progress frame on the log, handler not begun | ambiguous: the next worker cannot know | the next attempt runs it |
@@ -15,11 +15,11 @@ If the process dies between two lines (an *unsafe* function is one that is not r
 | an intermediate result on the log | ambiguous; that result stays | run again; that result stays |
 | final result known, not on the log | ambiguous | run again |
 | final result on the log, claim not finished | settled; the claim is found to be over | the same |
-| interrupted, cancel not on the log | ambiguous, and asks for no run | cancelled by the worker that takes over |
-| waiting, and that is on the log | nobody is needed until it is answered; who claimed it leaves it alone | the same |
+| interrupted, cancel not on the log | ambiguous, without requesting a run | cancelled by the worker that takes over |
+| waiting, and that is on the log | no worker is needed until it is answered; a new claim leaves it alone | the same |
 | final result on the log, `on_context_updated` not called | the hook is lost | the same |
 
-A frame that is published twice, since its acknowledgement was lost, has one id and counts once.
+A frame that is published twice, because its acknowledgement was lost, has one id and counts once.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ from frameledger_services.telemetry.tracing import NO_SPAN, Span
 from frameledger_services.work import Ending, LeaseLostError, StopReason
 
 MAX_DEATHS = 10
-"""Maximum attempts whose worker died, at a call that is safe to retry; then it fails. A call that its workers do not
-survive would otherwise kill one worker after the other until its deadline, and with them the calls of other
-conversations."""
+"""Maximum number of attempts whose worker died, for a call that is safe to retry; then it fails. Otherwise a call that
+kills its workers would kill one after the other until its deadline, and with them the calls of other conversations."""
 
 _log = logs.get_logger("functions")
 
@@ -67,7 +66,7 @@ class CallLifecycle:
     ) -> None:
         """`age_secs` is the time since it was dispatched. `started_before` is its status if an earlier attempt had
         started it. `start_next` is called when the in-progress frame is published: the next call of the context may
-        follow. `span` is that of the job."""
+        start. `span` is that of the job."""
         deadline = asyncio.get_running_loop().time() + plan.timeout_secs - age_secs
         self._state = CallState(call, plan, deps, leased, deadline, failpoint, span=span)
         self._publisher = CallPublisher(self._state)
@@ -81,11 +80,11 @@ class CallLifecycle:
         return None if self._state.waiting else self._state.error_type
 
     def request_stop(self, why: StopReason) -> None:
-        """Ask the call to stop. Returns at once; `run` does what the reason asks for."""
+        """Ask the call to stop. Returns at once; `run` does what the reason requires."""
         self._state.inbox.request_stop(why)
 
     async def run(self) -> Ending:
-        """Returns what becomes of the claim. The handler may go on after that, and what it reports then is refused.
+        """Returns what happens to the claim. The handler may continue after that, and its reports are then refused.
 
         Raises `LeaseLostError`.
         """
@@ -106,7 +105,7 @@ class CallLifecycle:
                 self._publisher.start = publishing
                 return await self._until_settled(folded)
         except BaseException:
-            # The lease is over, or the process ends: the handler must not begin any more.
+            # The lease has ended, or the process ends: the handler must not begin any more.
             self._handler.stop()
             raise
         finally:
@@ -120,7 +119,7 @@ class CallLifecycle:
     async def _settled_as_taken_over(self, before: CallSnapshot) -> bool:
         """Settle a call that an earlier attempt had started, unless it is to be run again. Returns whether it did.
 
-        An unsafe handler never begins where the tables show the call as started, whichever worker started it.
+        An unsafe handler never begins if the tables show the call as started, whichever worker started it.
         """
         state, publisher = self._state, self._publisher
         publisher.answers = state.call.started_by or publisher.answers
@@ -141,9 +140,10 @@ class CallLifecycle:
         return True
 
     async def _publish_start(self) -> None:
-        """Publish that the call is in progress; then the next call of the context may start, published or not.
+        """Publish that the call is in progress. Then the next call of the context may start, even if that failed.
 
-        Raises nothing: it runs in a task of its own. If the call cannot be started, its inbox gets a stop request.
+        Raises nothing, since it runs in a task of its own. If the call cannot be started, its inbox gets a stop
+        request.
         """
         try:
             await self._start()
@@ -159,8 +159,8 @@ class CallLifecycle:
             await publisher.publish_by(call.dispatched_by, start)
             await state.failpoint("in progress")
         except (TooLargeError, ValueError) as error:
-            # Without a start it has no place for a result. The announcement was just small enough for the log, and
-            # the in-progress frame is a few bytes larger.
+            # Without a start there is nothing that a result could belong to. The announcement was just small enough for
+            # the log, and the in-progress frame is a few bytes larger.
             _log.error("call.not_startable", **call.names(), error=str(error))
             await publisher.publish_by(call.dispatched_by, call.error(str(error)), call.cancel(run_llm=True))
             self.request_stop("obsolete")
@@ -178,7 +178,7 @@ class CallLifecycle:
             return "done"
         current: CallSnapshot | None = None
         if not state.plan.options.safe_to_retry or state.call.attempt is None:
-            # An unsafe handler begins only when the log says so. For one that is safe to retry, the claim is enough.
+            # An unsafe handler begins only when the log allows it. For one that is safe to retry, the claim is enough.
             ending = await self._until_it_may_run(folded)
             if ending is not None:
                 return ending
@@ -189,7 +189,7 @@ class CallLifecycle:
             ending = await self._attend()
             if ending is not None:
                 return ending
-            # The handler did not begin: the status was read too long ago, or the call is to stop.
+            # The handler did not begin: the status was read too long ago, or the call has to stop.
             why = state.inbox.take_stop_request()
             if why == "claim_lost" or not state.leased.may_publish():
                 return "release"
@@ -252,7 +252,7 @@ class CallLifecycle:
             # Another worker has it. If that claim was lost, the call is claimed again with a higher attempt.
             return "release"
         if not call.is_started_in(current):
-            # Another worker had started it, and what it did is not known.
+            # Another worker had started it, and its effect is unknown.
             await publisher.ambiguous(run_llm=None if current.interrupted_version is None else False)
         elif current.interruption is not None:
             await publisher.cancel_interrupted(current.interruption)
@@ -263,11 +263,11 @@ class CallLifecycle:
         return "done"
 
     async def _attend(self) -> Ending | None:
-        """Handle what comes to the inbox until the call is settled or released. Returns None if the handler did not
+        """Handle the events in the inbox until the call is settled or released. Returns None if the handler did not
         begin."""
         state, inbox = self._state, self._state.inbox
         while True:
-            # A handler that did not begin is not stopped: the reason is left for the next look at the inbox.
+            # A handler that did not begin is not stopped: the reason stays for the next check of the inbox.
             did_not_begin = isinstance(inbox.ended, NotBegun)
             if not did_not_begin and (why := inbox.take_stop_request()) is not None:
                 ending = await self._handler.stop_for(why)
@@ -277,7 +277,7 @@ class CallLifecycle:
                 if isinstance(event, NotBegun):
                     return None
                 if state.is_late and isinstance(event, ResultReport) and not event.is_final:
-                    # These may come faster than they are published. What ended the handler may be after them.
+                    # These may arrive faster than they are published. The end of the handler may be after them.
                     event.reply.set_exception(state.refusal())
                     return await self._handler.stop_late()
                 if await self._handler.handle(event):

@@ -1,4 +1,4 @@
-"""Publishing the frames of one call, and replying to the handler that reported what they say."""
+"""Publishes the frames of one call, and replies to the handler whose report they contain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from frameledger_services.store.call_snapshots import Interruption
 from frameledger_services.telemetry import names
 
 REFUSALS = 3
-"""Refusals by the broker after which a handler that waits for its reply gets an error."""
+"""Number of refusals by the broker after which a handler that waits for its reply gets an error."""
 
 UNFIT = (RecordRefusedError, ValueError)
 """Raised for a frame that cannot be published."""
@@ -44,8 +44,8 @@ _log = logs.get_logger("functions")
 class CallPublisher:
     """Publishes the frames of one call, each after its in-progress frame. All methods raise `LeaseLostError`.
 
-    A frame that the broker did not accept is published again until it does, or until the lease is over. So is one that
-    it refused, because a permission may be restored, unless it is too large.
+    A frame that the broker did not accept is published again until it does, or until the lease ends. This includes a
+    frame that it refused, because a permission may be restored, unless it is too large.
     """
 
     def __init__(self, state: CallState) -> None:
@@ -59,13 +59,13 @@ class CallPublisher:
         """The start of the call that its further frames answer, as their cause."""
 
     async def publish(self, *frames: AnyFrame, refusals: int | None = None) -> None:
-        """As `publish_by`, as caused by the start."""
+        """Same as `publish_by`, with the start as the cause."""
         await self.publish_by(self.answers, *frames, refusals=refusals)
 
     async def publish_by(
         self, causation_id: UUID | str | None, *frames: AnyFrame, refusals: int | None = None
     ) -> None:
-        """As `work.publish_until_accepted`, without waiting for the start."""
+        """Same as `work.publish_until_accepted`, without waiting for the start."""
         await work.publish_until_accepted(
             partial(
                 self._state.leased.publish, self._state.call.context_id, *frames, causation_id=causation_id
@@ -85,8 +85,9 @@ class CallPublisher:
     ) -> None:
         """Settle the call with a result, and reply to the handler that reported it.
 
-        A result that is not JSON or too large settles the call as failed, with a message that says so. One that the
-        broker refuses for another reason settles it as ambiguous: the function had its effect, and its result is lost.
+        A result that is not JSON or too large settles the call as failed, with a message that says so. A result that
+        the broker refuses for another reason settles it as ambiguous: the function had its effect, and its result is
+        lost.
         """
         state = self._state
         await state.failpoint("answered")
@@ -109,7 +110,8 @@ class CallPublisher:
             report.reply.set_result(None)
 
     async def intermediate(self, report: ResultReport) -> None:
-        """Publish an intermediate result. If it cannot be published, its handler is told, and the call goes on."""
+        """Publish an intermediate result. If it cannot be published, its handler gets an error, and the call
+        continues."""
         state = self._state
         if state.plan.options.cancel_on_interruption:
             report.reply.set_exception(
@@ -134,8 +136,8 @@ class CallPublisher:
         await state.failpoint("said between")
 
     async def wait(self, report: WaitReport) -> None:
-        """Publish that the call waits for a person. If it cannot be published, its handler is told, and the call goes
-        on."""
+        """Publish that the call waits for a person. If it cannot be published, its handler gets an error, and the call
+        continues."""
         state = self._state
         await self._after_start()
         try:
@@ -183,11 +185,11 @@ class CallPublisher:
         await self.publish(call.settled(settled_as, message, run_llm=run_llm, own=own))
 
     async def ambiguous(self, *, run_llm: bool | None = None) -> None:
-        """Settle the call as ambiguous, whichever worker started it: what its function did is not known."""
+        """Settle the call as ambiguous, whichever worker started it: the effect of its function is unknown."""
         await self.settle("ambiguous", call_words.ambiguous(self._name), run_llm=run_llm, own=False)
 
     async def cancel_late(self, *, own: bool = True) -> None:
-        """Cancel the call: its deadline has passed. `own` as in `settle`."""
+        """Cancel the call, whose deadline has passed. `own` as in `settle`."""
         call = self._state.call
         self._state.note_error("timeout")
         await self._after_start()
@@ -196,7 +198,7 @@ class CallPublisher:
             await self._state.deps.notify("on_function_calls_cancelled", [call.from_llm])
 
     async def cancel_interrupted(self, interruption: Interruption, *, own: bool = True) -> None:
-        """Cancel the call: that frame interrupted it. `own` as in `settle`."""
+        """Cancel the call, which that frame interrupted. `own` as in `settle`."""
         call, hook = self._state.call, self._state.deps.cancelled
         self._state.note_error("cancelled")
         self._state.span.set(names.INTERRUPTED, True)
@@ -219,8 +221,8 @@ class CallPublisher:
     def _hook_when_folded(
         self, frame: FunctionCallResultFrame, properties: FunctionCallResultProperties | None
     ) -> Iterator[None]:
-        """To be used around publishing a result: its `on_context_updated` is called once it is folded. The time that
-        folding may take counts from when the block ends."""
+        """Context manager around publishing a result: its `on_context_updated` is called once it is folded. The time
+        limit for folding counts from the end of the block."""
         hook = None if properties is None else properties.on_context_updated
         if hook is None or frame.id is None:
             yield
@@ -238,7 +240,7 @@ class CallPublisher:
             published.set()
 
     async def _settle_unfit(self, error: Exception) -> str:
-        """Settle the call whose result cannot be published. Returns why it cannot, for the handler."""
+        """Settle the call whose result cannot be published. Returns the reason, for the handler."""
         cause = error.__cause__
         if isinstance(error, TooLargeError) or (
             isinstance(cause, DecodeError) and cause.reason == "too_large"
@@ -258,9 +260,9 @@ class CallPublisher:
 def _plain(build: Callable[[], F]) -> F:
     """Returns a frame as a reader of the log will have it, without objects of the handler. Raises ValueError.
 
-    What a handler reports may be any object, and raise any error when it is encoded: a mapping that reads a closed
-    session, a dictionary that another thread changes meanwhile. Also SystemExit and CancelledError: nothing is awaited
-    here, so they come from the object, and must end neither the service nor the job.
+    What a handler reports may be any object, which may raise any error when it is encoded: a mapping that reads a
+    closed session, or a dictionary that another thread changes meanwhile. This includes SystemExit and CancelledError:
+    nothing is awaited here, so the object raises them, and they must end neither the service nor the job.
     """
     try:
         frame = build()

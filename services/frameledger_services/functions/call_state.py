@@ -27,7 +27,7 @@ from frameledger_services.telemetry.tracing import NO_SPAN, Span
 from frameledger_services.work import Job, LeaseLostError, Session
 
 RETRY_SECONDS = 0.5
-"""Seconds before a failed read is repeated."""
+"""Seconds after which a failed read is repeated."""
 
 _log = logs.get_logger("functions")
 
@@ -36,16 +36,16 @@ class LeasedPublisher(Protocol):
     """Publishes within the lease of the worker that runs the call."""
 
     async def publish(self, context_id: str, *frames: AnyFrame, causation_id: UUID | str | None) -> object:
-        """As `work.WorkerPublisher.publish`."""
+        """Same as `work.WorkerPublisher.publish`."""
         ...
 
     def may_publish(self) -> bool:
-        """Returns whether the lease holds. From any thread."""
+        """Returns whether the lease is valid. From any thread."""
         ...
 
 
 class JobPublisher:
-    """Publishes within the lease of one worker session, and only while the job is not another worker's."""
+    """Publishes within the lease of one worker session, and only while the job still belongs to this worker."""
 
     def __init__(self, session: Session, job: Job[ClaimedCall] | None = None) -> None:
         self._session = session
@@ -61,7 +61,8 @@ class JobPublisher:
 
 
 class BackgroundTasks:
-    """Tasks of one task group, which can be ended before the group. One that raises ends the group: it is a bug."""
+    """Tasks of one task group, which can be ended before the group. One that raises an error ends the group: it is a
+    bug."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
@@ -69,9 +70,10 @@ class BackgroundTasks:
         self._has_ended = False
 
     def start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Raises `LeaseLostError` if the tasks are being ended: the service ends, and nothing more begins."""
+        """Start a task. Raises `LeaseLostError` if the tasks are being ended: the service ends, and nothing more
+        begins."""
         try:
-            # After the end nobody would cancel it, and the group would wait for it.
+            # After the end nothing would cancel it, and the group would wait for it.
             task = None if self._has_ended else self._tasks.create_task(coroutine)
         except RuntimeError:
             # The group was cancelled, or ends by an error.
@@ -84,7 +86,7 @@ class BackgroundTasks:
         return task
 
     def start_unless_ended(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """As `start`, for what is left to do when a task ends. If the tasks are being ended, it is not begun."""
+        """Start what is left to do when a task ends. If the tasks are being ended, it is not started."""
         with suppress(LeaseLostError):
             self.start(coroutine)
 
@@ -127,10 +129,10 @@ class CallState:
 
     failpoint: Failpoint
     waiting: bool = False
-    """Whether the call waits for a person now."""
+    """Whether the call currently waits for a person."""
 
     error_type: str = ""
-    """How it ended without a result of its function, for the metrics; empty if it did not."""
+    """How it ended without a result of its function, for the metrics; otherwise empty."""
     span: Span = NO_SPAN
     """The span of the job, on which the outcome of the call is noted; `NO_SPAN` for a call without a claim."""
 
@@ -140,7 +142,7 @@ class CallState:
         self.inbox = Inbox(self.refusal)
 
     def note_error(self, error_type: str) -> None:
-        """Note how it ends without a result. What was noted first is the cause of the rest."""
+        """Record how it ends without a result. The first record is the cause of the others, and stays."""
         self.error_type = self.error_type or error_type
         self.span.set(names.CALL_SETTLED_AS, self.error_type)
 
@@ -157,7 +159,7 @@ class CallState:
         return self.now() + self.deps.stop_secs
 
     def refusal(self) -> ResultRefusedError:
-        """Returns why nothing that the handler reports counts any more."""
+        """Returns why reports of the handler no longer count."""
         if self.waiting:
             return ResultRefusedError(
                 f"The call {self.call.tool_call_id} waits for a person, so its handler cannot answer it any more."
@@ -167,8 +169,8 @@ class CallState:
         )
 
     async def read_again(self) -> CallSnapshot | None:
-        """Returns the stored status of the call; None if the database did not answer before the deadline, or before
-        the lease was lost."""
+        """Returns the stored status of the call; None if the database did not answer before the deadline, or before the
+        lease was lost."""
         while True:
             try:
                 return await self.deps.statuses.read(self.call)

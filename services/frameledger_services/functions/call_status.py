@@ -19,10 +19,10 @@ from frameledger_services.store.schema import SchemaError
 
 NAME = "frameledger-functions"
 FOLDED_SECONDS = 60.0
-"""How long the projector may take to fold a frame of ours, before waiting for it is given up."""
+"""How long to wait for the projector to fold one of our frames."""
 
 POLL_SECONDS = 0.25
-"""The delay that a lost notification causes."""
+"""The maximum delay caused by a lost notification."""
 
 RECONNECT_SECONDS = 1.0
 
@@ -52,7 +52,7 @@ class CallStatusReader:
         return (await self.read_all([call]))[0]
 
     async def read_all(self, calls: Sequence[CallAttempt]) -> list[CallSnapshot]:
-        """Returns the status of each of these calls, in their order, by one query. Raises `DatabaseError`."""
+        """Returns the status of each of these calls, in order, with one query. Raises `DatabaseError`."""
         about = [FrameOfCall(call.context_id, call.in_progress_id, call.key) for call in calls]
         return await self._connections.read(call_snapshots.snapshots, about)
 
@@ -64,9 +64,10 @@ class CallStatusReader:
         call: CallAttempt | None = None,
         condition: Condition | None = None,
     ) -> AsyncIterator[asyncio.Future[CallSnapshot]]:
-        """Yields a future of the status that has the frame folded, or the first for which `condition` holds.
+        """Yields a future of the first status in which the frame is folded, or for which `condition` holds.
 
-        Enter before the frame is published, so that its notification cannot come too early. Leaving cancels the future.
+        Enter before the frame is published, so that its notification cannot arrive too early. Leaving cancels the
+        future.
         """
         about = FrameOfCall(context_id, frame_id, None if call is None else call.key)
         question = _Question(about, condition or _is_folded, asyncio.get_running_loop().create_future())
@@ -78,7 +79,7 @@ class CallStatusReader:
             question.answer.cancel()
 
     async def run(self) -> None:
-        """Answer until cancelled. Requests wait while the database is away."""
+        """Answer until cancelled. Requests wait while the database is unavailable."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._listen())
             tasks.create_task(self._answer())

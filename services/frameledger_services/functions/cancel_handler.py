@@ -1,7 +1,7 @@
 """The handler of the tools `cancel_<name>`, by which a model cancels calls that it made.
 
-The tool is safe to run again: its cancel frame has an id derived from the tool's own call, so the next attempt finds
-the frame on the log and reports its outcome, instead of cancelling another call.
+The tool is safe to run again: the id of its cancel frame is derived from the tool's own call, so the next attempt finds
+the frame on the log and reports its outcome instead of cancelling another call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from frameledger_services.store.connections import Connections
 from frameledger_services.store.tool_calls import CancellableCall
 
 MAX_LISTED = 20
-"""The maximum number of calls that a message to the model lists, and of characters of each one's arguments: they cost
+"""The maximum number of calls that a message to the model lists, and of characters of the arguments of each: they cost
 tokens."""
 
 MAX_CHARACTERS = 300
@@ -30,7 +30,7 @@ MAX_CHARACTERS = 300
 
 @dataclass(frozen=True, slots=True)
 class NothingCancelled:
-    """Why nothing is cancelled, for the model to read."""
+    """Why nothing is cancelled, for the model."""
 
     why: str
 
@@ -38,8 +38,8 @@ class NothingCancelled:
 def choose_call(
     function_name: str, running: Sequence[CancellableCall], tool_call_id: str | None
 ) -> CancellableCall | NothingCancelled:
-    """Returns the call that the model means, or a message that lists those that run. A blank id counts as none: models
-    write it for an optional argument."""
+    """Returns the call that the model means, or a message that lists the running ones. A blank id counts as none:
+    models write it for an optional argument."""
     if not running:
         return NothingCancelled(f"Nothing was cancelled: no call of `{function_name}` is running.")
     for call in running:

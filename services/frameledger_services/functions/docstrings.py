@@ -1,4 +1,4 @@
-"""The docstring of a function: what it tells the model about the function and about its parameters."""
+"""The docstring of a function: its description of the function and of the parameters, for the model."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _FIELDS = (
 )
 _NO_FIELD = re.compile(rf"^([ \t]*)(?=:)(?!:(?:{'|'.join(sorted(_FIELDS))})\b[^:\n]*:)", re.MULTILINE)
 _SHIELD = "\N{WORD JOINER}"
-"""Put before a line that begins with a colon and is no field of reST: the parser would mistake it for one and drop it,
-and in other styles also everything after it."""
+"""Inserted before a line that begins with a colon and is not a field of reST: the parser would take it for one and drop
+it, and in other styles also everything after it."""
 
 _TOLD = frozenset({"notes", "warnings"})
-"""The sections of a NumPy docstring that say how the function is to be used."""
+"""The sections of a NumPy docstring that describe how to use the function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Documented:
-    """What a docstring says."""
+    """The content of a docstring."""
 
     description: str
     """Its text without the sections about parameters, results, errors and examples."""
@@ -46,12 +46,12 @@ class Documented:
 
 
 def read(docstring: str) -> Documented:
-    """Returns what a docstring in Google, NumPy or reST style says; of any other, all its text is the description.
+    """Returns the content of a docstring in Google, NumPy or reST style; for other styles all text is the description.
 
     Text after the parameters, and a section with a name of its own, such as `Note:`, belong to the description.
     """
     docstring = _NO_FIELD.sub(rf"\1{_SHIELD}", docstring)
-    # With a first line of its own: the parser takes the indent of all lines but the first away.
+    # With a first line of its own, because the parser removes the indentation of all other lines.
     text = "\n" + docstring
     parsed = docstring_parser.parse(text)
     # The parsers drop text after their sections that belongs to none of them.
@@ -80,13 +80,13 @@ def _paragraphs(parsed: Docstring, docstring: str) -> Iterable[str]:
 
 
 def _indented(text: str, docstring: str) -> str:
-    """Returns a text of the docstring with the indent of its first line, which the parser took away from that one."""
+    """Returns a text of the docstring with the indentation of its first line, which the parser removed."""
     before = docstring[: max(docstring.find(text), 0)].rpartition("\n")[2]
     return before + text if before.isspace() else text
 
 
 def _sections_last(lines: Sequence[str], begins: Callable[[str, str], bool | None]) -> str:
-    """Returns a docstring with its sections after all other text. `begins` is given a line and the next one, and
+    """Returns a docstring with its sections after all other text. `begins` receives a line and the next one, and
     returns whether a section begins there; None if neither that nor other text does."""
     text: list[str] = []
     sections: list[str] = []

@@ -1,10 +1,10 @@
 """Running a handler: an async one as a task of the event loop, a plain one in a thread of its own.
 
-What a plain one returns may be awaitable, as with a decorator around an async one: it is then awaited in a task of the
-loop.
+If a plain function returns an awaitable, for instance because of a decorator around an async function, that is awaited
+in a task of the loop.
 
-A handler is begun once or never. A plain function cannot be stopped from outside, and an async one may ignore its
-cancellation: both may outlive their call, and what they report then is refused.
+A handler begins at most once. A plain function cannot be stopped from outside, and an async one may ignore its
+cancellation: both may outlive their call, and their reports are then refused.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from functools import partial
 from typing import Any
 
 MAX_DETAILS = 8_000
-"""The number of published characters: the last ones of a traceback, which say most, and the first ones of an
-exception's own text. A frame has to have room for them."""
+"""The number of published characters: the last ones of a traceback, which are the most useful, and the first ones of an
+exception's own text. They have to fit into a frame."""
 
 UNREPORTED = "RuntimeError: the handler ended in an unknown way"
 
@@ -35,7 +35,8 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The handler raised. The exception itself is gone: it would hold everything that the handler saw."""
+    """The handler raised. The exception itself is not kept: it would keep everything that the handler referenced
+    alive."""
 
     summary: str
     details: str
@@ -48,14 +49,14 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class NotBegun:
-    """The handler did not begin: it was too late."""
+    """The handler did not begin, because it was too late."""
 
 
 HandlerEnd = Returned | Raised | Stopped | NotBegun
 
 
 class HandlerExecutor:
-    """Starts handlers, and keeps those that run, also after their calls. Of one event loop."""
+    """Starts handlers, and keeps the running ones, even after their calls. For one event loop."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -77,25 +78,25 @@ class HandlerExecutor:
         loop."""
         execution = Execution(may_begin, ended)
         if is_async:
-            # Not in a task group: a handler that ignores its cancellation would hold up the group, and the process.
+            # Not in a task group: a handler that ignores its cancellation would block the group, and the process.
             task = self._run_as_task(execution, execution.run(function, by_place, by_name), name)
             task.add_done_callback(lambda _: execution.end_unreported())
         else:
             loop, context = asyncio.get_running_loop(), contextvars.copy_context()
             go_on = partial(self._go_on, execution, name)
             work = _InThread(loop, execution, go_on, (function, by_place, by_name))
-            # A thread for each: in a pool it might have to wait. A daemon thread, because it cannot be stopped when the
+            # One thread each: in a pool it might have to wait. A daemon thread, because it cannot be stopped when the
             # process ends.
             thread = threading.Thread(target=context.run, args=(work,), name=name, daemon=True)
             try:
                 thread.start()
             except RuntimeError as error:
-                # The process may have no more threads: then this call fails, and no other one.
+                # The process may have no more threads: then only this call fails.
                 loop.call_soon(execution.end, _raised(error))
         return execution
 
     def _go_on(self, execution: Execution, name: str, awaitable: Awaitable[Any]) -> None:
-        """Run the rest of a plain handler, which is what it returned."""
+        """Run the rest of a plain handler, which is the awaitable that it returned."""
         if execution.asked_to_stop or self._is_stopped:
             _abandon(execution, awaitable)
             return
@@ -114,7 +115,7 @@ class HandlerExecutor:
 
     async def stop(self, within: float) -> int:
         """Cancel the tasks that still run, and wait `within` seconds. Returns how many did not end. From now on the
-        rest of a plain handler is not begun."""
+        rest of a plain handler is not started."""
         self._is_stopped = True
         tasks = tuple(self._tasks)
         for task in tasks:
@@ -126,11 +127,11 @@ class HandlerExecutor:
 
 
 class Execution:
-    """One handler that was started."""
+    """One started handler."""
 
     def __init__(self, may_begin: Callable[[], bool], ended: Callable[[HandlerEnd], None]) -> None:
         self.task: asyncio.Task[None] | None = None
-        """What can be cancelled of it; None for a plain function in its thread, and once it is done."""
+        """The part that can be cancelled; None for a plain function in its thread, and once it is done."""
 
         self.asked_to_stop = False
         self._may_begin = may_begin
@@ -139,13 +140,13 @@ class Execution:
         self._over = False
 
     def drop_task(self, _: object) -> None:
-        """Forget the task, which is done: its context may hold the reporter, in a variable that the handler set."""
+        """Drop the task, which is done: its context may reference the reporter, in a variable that the handler set."""
         self.task = None
 
     def may_begin(self) -> bool:
         """Returns whether the handler may begin. Called right before its first instruction."""
         self._asked_to_begin = True
-        # A thread may get here after it was asked to stop; a task is cancelled then.
+        # A thread may get here after it was asked to stop; a task is cancelled in that case.
         return self._may_begin() and not self.asked_to_stop
 
     def stop(self) -> None:
@@ -161,9 +162,9 @@ class Execution:
         try:
             ended = Returned(await function(*by_place, **by_name)) if self.may_begin() else NotBegun()
         except BaseException as error:
-            # SystemExit too: a handler does not end the service.
+            # Including SystemExit: a handler does not end the service.
             ended = self._failed(error)
-        # Dropped first, so that when `ended` is called nothing here holds the reporter any more.
+        # Dropped first, so that when `ended` is called nothing here references the reporter any more.
         del function, by_place, by_name
         self.end(ended)
 
@@ -178,7 +179,7 @@ class Execution:
         self.end(ended)
 
     def _failed(self, error: BaseException) -> HandlerEnd:
-        # Without a request to stop a cancellation came from inside, such as from a task that the handler awaited.
+        # Without a request to stop, a cancellation came from inside, such as from a task that the handler awaited.
         stopped = isinstance(error, asyncio.CancelledError) and self.asked_to_stop
         return Stopped() if stopped else _raised(error)
 
@@ -188,13 +189,13 @@ class Execution:
             self._ended(ended)
 
     def end_unreported(self) -> None:
-        """End it if its task ended without saying how. A task that was cancelled before its first step never ran; of
-        any other the handler may have begun, and must not be begun again."""
+        """End it if its task ended without reporting how. A task that was cancelled before its first step never ran. In
+        any other case the handler may have begun, and must not begin again."""
         self.end(Raised(UNREPORTED, UNREPORTED) if self._asked_to_begin else NotBegun())
 
 
 class _InThread:
-    """What a thread runs. It drops the arguments before `ended` is called."""
+    """The code that a thread runs. It drops the arguments before `ended` is called."""
 
     def __init__(
         self,
@@ -235,20 +236,21 @@ class _InThread:
 
 @dataclass(frozen=True, slots=True)
 class _Unfinished:
-    """A plain function returned, and what it returned is to be awaited."""
+    """A plain function returned an awaitable, which still has to be awaited."""
 
     rest: Awaitable[Any]
 
 
 def _abandon(execution: Execution, awaitable: Awaitable[Any], _: object = None) -> None:
-    """End a handler whose rest was not run to its end; nothing is done after one that was."""
+    """End a handler whose rest did not run to completion. Does nothing for one whose rest did."""
     if inspect.iscoroutine(awaitable):
         awaitable.close()
     execution.end(Stopped())
 
 
 def _raised(error: BaseException) -> Raised:
-    """Never raises: an exception may be any object of a handler, and its text may raise another error."""
+    """Returns the exception as text. Never raises: an exception may be any object of a handler, and its text may raise
+    another error."""
     try:
         details = "".join(traceback.format_exception(error)).rstrip()
     except BaseException:

@@ -1,6 +1,6 @@
-"""The handler of one call: begun if it may, its reports published, and stopped when it has to be.
+"""The handler of one call: it begins if it may, its reports are published, and it is stopped when it has to be.
 
-It is stopped by its deadline, an interruption, the end of the process or of the lease. It may not stop at all, or
+It is stopped by its deadline, an interruption, or the end of the process or of the lease. It may not stop at all, or
 finish before it does: a call is settled as cancelled only if neither can be the case.
 """
 
@@ -27,13 +27,13 @@ from frameledger_services.store.call_snapshots import CallSnapshot, Interruption
 from frameledger_services.work import Ending, LeaseLostError, StopReason
 
 FRESH_SECONDS = 0.5
-"""Maximum age of the status on which an unsafe handler begins. After a blocked event loop it is read again."""
+"""Maximum age of the status with which an unsafe handler begins. After a blocked event loop it is read again."""
 
 _log = logs.get_logger("functions")
 
 
 class CallHandler:
-    """Its events come to the inbox of the call. `CallLifecycle` takes them from there and gives them to `handle`."""
+    """The handler, whose events arrive in the inbox of the call. `CallLifecycle` passes them to `handle`."""
 
     def __init__(self, state: CallState, publisher: CallPublisher) -> None:
         self._state = state
@@ -42,10 +42,10 @@ class CallHandler:
         self._begin_count = 0
         self._returned_silently = False
         self._failed = False
-        """It raised, and that settled its call."""
+        """Whether it raised, and that settled its call."""
 
         self._ran_to_its_end = False
-        """It had ended when it was asked to stop, or cannot be stopped."""
+        """Whether it had ended when it was asked to stop, or cannot be stopped."""
 
     @property
     def outlives_call(self) -> bool:
@@ -56,8 +56,8 @@ class CallHandler:
         )
 
     def begin(self, current: CallSnapshot | None) -> None:
-        """Start it. At its first instruction the lease has to hold, no stop may be requested, and `current`, if given,
-        has to be fresh; otherwise it does not begin, and says so (`NotBegun`)."""
+        """Start it. At its first instruction the lease has to be valid, no stop may be requested, and `current`, if
+        given, has to be fresh; otherwise it does not begin, and reports that (`NotBegun`)."""
         call, plan, deps, inbox = self._state.call, self._state.plan, self._state.deps, self._state.inbox
         lease_holds = self._state.leased.may_publish
 
@@ -69,7 +69,7 @@ class CallHandler:
         self._begin_count = number = self._begin_count + 1
 
         def reporter_gone() -> None:
-            # A handler that was too late to begin may release its reporter after the next one was begun.
+            # A handler that was too late to begin may release its reporter after the next one has begun.
             if number == self._begin_count:
                 inbox.put(ReporterGone())
 
@@ -96,19 +96,19 @@ class CallHandler:
             )
 
     def stop(self) -> None:
-        """Ask it to stop, if it was begun. May be called again."""
+        """Ask it to stop, if it has begun. May be called again."""
         if self._execution is not None:
             self._execution.stop()
 
     async def handle(self, event: HandlerEvent) -> bool:
-        """Publish what an event says. Returns whether the call is settled, or waits for a person, after this."""
+        """Publish the content of an event. Returns whether the call is settled, or waits for a person, after this."""
         publisher = self._publisher
         match event:
             case ResultReport() | WaitReport():
                 try:
                     return await self._reported(event)
                 finally:
-                    # The lease is over, or the process ends: a plain function must not block on the reply any longer.
+                    # The lease has ended, or the process ends: a plain function must not block on the reply any longer.
                     if not event.reply.done():
                         event.reply.set_exception(self._state.refusal())
             case Raised():
@@ -133,7 +133,7 @@ class CallHandler:
             case "obsolete":
                 current = await state.read_again()
                 if current is None:
-                    # Not known to be over: the next worker to claim it finds out.
+                    # Not known to have ended: the next worker to claim it finds out.
                     self.stop()
                     return "release"
                 if not current.is_open:
@@ -162,7 +162,8 @@ class CallHandler:
         return await self._conclude(await self._stopped(self._state.stops_by()), None)
 
     async def reap(self) -> None:
-        """Let a handler that outlives its call run until the deadline, then stop it. What it raised goes to the log."""
+        """Let a handler that outlives its call run until the deadline, then stop it. An error that it raised goes to
+        the log."""
         state, inbox = self._state, self._state.inbox
         for deadline in (state.deadline, state.deadline + state.deps.stop_secs):
             while inbox.ended is None and state.now() < deadline:
@@ -202,7 +203,7 @@ class CallHandler:
         elif value is not None or self._state.plan.answers_by_returning or self._state.inbox.reporter_gone:
             await publisher.answer(value)
         else:
-            # A task of the handler may report later. If nothing can, `ReporterGone` comes.
+            # A task of the handler may report later. If nothing can, `ReporterGone` arrives.
             self._returned_silently = True
             return False
         return True
@@ -232,14 +233,14 @@ class CallHandler:
         elif self._state.plan.options.safe_to_retry:
             await publisher.settle("failed", call_words.stopped(name))
         else:
-            # Stopped in the middle: what it did is not known.
+            # Stopped in the middle, so its effect is unknown.
             await publisher.ambiguous()
 
     def _is_answer(self, event: HandlerEvent | None) -> TypeGuard[ResultReport | Returned | Raised]:
         """Returns whether the handler finished, so that its call must not be settled as cancelled.
 
-        A plain function cannot be stopped: if it ended, it ended by itself. An async one that ends after it was asked
-        to stop, without a result, was stopped.
+        A plain function cannot be stopped: if it ended, it ended by itself. An async one that ends without a result
+        after it was asked to stop was stopped.
         """
         match event:
             case ResultReport():
@@ -253,7 +254,7 @@ class CallHandler:
                 return False
 
     async def _conclude(self, event: HandlerEvent | None, interruption: Interruption | None) -> Ending:
-        """Settle a call whose handler was asked to stop, by an interruption or else by its deadline."""
+        """Settle a call whose handler was asked to stop, by an interruption or by its deadline."""
         publisher = self._publisher
         if event is None and self._state.inbox.stop_requested == "claim_lost":
             return "release"

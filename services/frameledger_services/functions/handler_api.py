@@ -55,7 +55,7 @@ class InferenceHandle:
     def run_inference(
         self, context: LLMContext, max_tokens: int | None = None, system_instruction: str | None = None
     ) -> Awaitable[str | None]:
-        """As `LLMService.run_inference`. Await it; in a plain function it blocks and returns the text itself."""
+        """Same as `LLMService.run_inference`. Await it; in a plain function it blocks and returns the text itself."""
         answer: Awaitable[str | None] = from_anywhere(
             self._loop, self._model.run_inference(context, max_tokens, system_instruction)
         )
@@ -63,8 +63,8 @@ class InferenceHandle:
 
 
 class ContextLoader:
-    """Reads contexts in a thread of its own, which the first read starts: `FunctionCallParams.context` is an attribute,
-    and an attribute cannot be awaited."""
+    """Reads contexts in a thread of its own, which starts with the first read: `FunctionCallParams.context` is an
+    attribute, and an attribute cannot be awaited."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -100,7 +100,8 @@ class ContextLoader:
 
 
 def from_anywhere(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine in `loop`. Returns an awaitable, or in a thread without an event loop, blocking, its result."""
+    """Run a coroutine in `loop`. Returns an awaitable, or, in a thread without an event loop, blocks and returns the
+    result."""
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:

@@ -1,14 +1,14 @@
-"""Calls that an application announces itself and runs in this process, without a claim: `run_function_calls`.
+"""Calls that an application announces itself and runs in this process without a claim: `run_function_calls`.
 
-Their model is not run by an inference service. If the process dies, or its worker loses its lease, which stops their
-handlers, no other worker takes the calls over. The timekeeper settles soon after that those that had started and those
-that waited after them in their batch; calls of a batch in which none had started, at their deadlines.
+Their model is not run by an inference service. If the process dies, or its worker loses its lease, which stops the
+handlers, no other worker takes the calls over. Soon after, the timekeeper settles those that had started and those that
+waited after them in their batch; calls of a batch in which none had started are settled at their deadlines.
 
 A program that is cancelled while it waits for its calls does not leave them to their deadlines: the batch runs in a
-task of the service, which then stops the handlers and settles the calls, as when the process ends.
+task of the service, which then stops the handlers and settles the calls, as at the end of the process.
 
-With `run_in_parallel=False` each context has one queue across batches, in the order in which they were announced here.
-The deadline of a call counts from when it is first in the queue.
+With `run_in_parallel=False` each context has one queue across batches, in the order of their announcement here. The
+deadline of a call counts from when it is first in the queue.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class _Batch:
     causation_id: UUID | str | None
     running: set[CallLifecycle] = field(default_factory=set)
     stopping: bool = False
-    """Nobody waits for its calls any more, or the process ends."""
+    """Whether the process ends, or the caller no longer waits for the calls."""
 
     error: Exception | None = None
     """What ended it before its calls, if anything did."""
 
     def stop(self) -> None:
-        """Ask its calls to stop, also those whose turn comes later. May be called again."""
+        """Ask its calls to stop, including those whose turn comes later. May be called again."""
         self.stopping = True
         for lifecycle in tuple(self.running):
             lifecycle.request_stop("draining")
@@ -83,7 +83,7 @@ class LocalCalls:
 
     async def drain(self, within: float, grace: float) -> None:
         """Wait `within` seconds for the calls that run or wait for their turn, ask the rest to stop, and wait `grace`
-        seconds for that. Calls whose turn comes after that are asked to stop at once."""
+        seconds for them. Calls whose turn comes after that are asked to stop at once."""
         for seconds in (within, grace):
             await supervision.pause(self._idle, seconds)
             self._draining = True
@@ -102,8 +102,8 @@ class LocalCalls:
         causation_id: UUID | str | None,
     ) -> None:
         """Returns when all have settled, or wait for a person. Raises TimeoutError if they are not folded in time, and
-        `CallsRefusedError`, after the others have run, for calls that the conversation did not accept. When it is
-        cancelled, the calls are asked to stop and are settled after it. `causation_id` is the cause of their
+        `CallsRefusedError`, after the others have run, for calls that the conversation did not accept. If it is
+        cancelled, the calls are asked to stop and are settled afterwards. `causation_id` is the cause of their
         announcement, which is the cause of their starts.
         """
         announcement = FunctionCallsStartedFrame(
@@ -121,7 +121,7 @@ class LocalCalls:
             batch.stop()
             raise
         if task.cancelled() or task.exception() is not None:
-            # The service has ended before the calls did, or before the task had its first step.
+            # The service ended before the calls did, or before the task had its first step.
             raise work.LeaseLostError
         if batch.error is not None:
             raise batch.error
@@ -150,7 +150,7 @@ class LocalCalls:
 
     async def _announce(self, batch: _Batch) -> Announced:
         if self._draining or batch.stopping:
-            # The worker may leave before the calls are settled, and nobody else settles them before their deadlines.
+            # The worker may leave before the calls are settled, and nothing else settles them before their deadlines.
             raise work.LeaseLostError
         return await announce(
             self._deps.statuses, batch.session, batch.context_id, batch.announcement, batch.causation_id
@@ -177,8 +177,8 @@ class LocalCalls:
                 await self._run_call(batch, call)
 
     async def _may_start(self, call: CallAttempt) -> bool:
-        """Returns whether the call was neither erased nor cancelled while it waited for its turn. If the database
-        does not say, the fold of its start decides."""
+        """Returns whether the call was neither erased nor cancelled while it waited for its turn. If the database does
+        not answer, the fold of its start decides."""
         try:
             current = await self._deps.statuses.read(call)
         except DatabaseError as error:
@@ -217,7 +217,7 @@ class LocalCalls:
             raise work.LeaseLostError
 
     async def _watch(self, call: CallAttempt, lifecycle: CallLifecycle) -> None:
-        """No cancellation is sent for a call without a claim, so its status is watched."""
+        """Watch the call's status, because no cancellation is sent for a call without a claim."""
         async with self._deps.statuses.folding(call.context_id, call.in_progress_id, call, _is_over) as over:
             await over
             lifecycle.request_stop("obsolete")
@@ -235,8 +235,8 @@ class LocalCalls:
 
 
 async def _stop_with_lease(session: work.Session, lifecycle: CallLifecycle) -> None:
-    """A worker stops the calls that it claimed when its lease ends, and knows none without a claim. The timekeeper
-    settles those soon after that, and the model may make them again: their handlers must not run any more."""
+    """Stop the call when the lease ends. A worker stops only calls that it claimed; the timekeeper soon settles those
+    without a claim, and the model may make them again, so their handlers must not run any more."""
     await session.lease.until_ended()
     lifecycle.request_stop("claim_lost")
 

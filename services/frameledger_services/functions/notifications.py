@@ -1,5 +1,5 @@
-"""Calling the hooks of an application: `on_function_calls_started` and `on_function_calls_cancelled`, each once for the
-calls that start or are cancelled together, and `on_context_updated`. If the process dies, they are lost."""
+"""Calls the hooks of an application: `on_function_calls_started` and `on_function_calls_cancelled`, each once for the
+calls that start or are cancelled together, and `on_context_updated`. If the process dies, they are not called."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from frameledger_services.store.connections import Connections, DatabaseError
 from frameledger_services.store.tool_calls import CallKey
 
 REMEMBERED = 1_000
-"""The number of newest announcements that are remembered. The calls of one arrive within moments, unless they are
-queued."""
+"""The number of newest announcements that are kept. The calls of one announcement arrive almost together, unless they
+are queued."""
 
 CallHook = Callable[[Sequence[FunctionCallFromLLM]], Awaitable[None]]
 StartTask = Callable[[Coroutine[Any, Any, None]], object]
@@ -38,7 +38,7 @@ class StartedHook:
         has_hooks: Callable[[], bool],
         hook: CallHook,
     ) -> None:
-        """`serves(function_name, context_id)`: whether this process runs that function for that context. While
+        """`serves(function_name, context_id)` returns whether this process runs that function for that context. While
         `has_hooks()` is false, nothing is read."""
         self._connections = connections
         self._serves = serves
@@ -47,7 +47,7 @@ class StartedHook:
         self._announced: dict[tuple[str, int], None] = {}
 
     async def call_begins(self, call: CallAttempt) -> None:
-        """If this is the first call of its announcement, call the hook with all that are run here."""
+        """If this is the first call of its announcement, call the hook with all calls that are run here."""
         announcement = (call.context_id, call.requested_version)
         if call.builtin or announcement in self._announced or not self._has_hooks():
             return
@@ -60,7 +60,7 @@ class StartedHook:
                 tool_calls.announced_at, call.context_id, call.requested_version
             )
         except DatabaseError as error:
-            # The others of the announcement may be lost to the hook; this one is known.
+            # The other calls of the announcement may be missing in the hook; this one is known.
             _log.warning("call.announcement_unreadable", **call.names(), error=str(error))
         if here := [one for one in calls if self._serves(one.function_name, call.context_id)]:
             await self._hook(here)
@@ -71,7 +71,7 @@ class _Batch:
     """The calls of this process that one interruption cancels."""
 
     pending: set[CallKey]
-    """Those whose end is not known yet."""
+    """The calls whose end is not known yet."""
 
     cancelled: list[FunctionCallFromLLM] = field(default_factory=list)
 
@@ -91,27 +91,27 @@ class CancelledHook:
         self._here.setdefault(call.context_id, set()).add(call.key)
 
     async def interrupted(self, call: CallAttempt, version: int) -> None:
-        """The frame at that version interrupted the call. Called twice it does nothing."""
+        """Record that the frame at that version interrupted the call. A second call does nothing."""
         async with self._joining:
             if (batch := self._batches.get((call.context_id, version))) is not None:
                 # It may have begun here later than the others: taken over from a worker that died.
                 batch.pending.add(call.key)
                 return
             together: set[CallKey] = set()
-            # Without the database the hook is called for each call by itself; the call is stopped nevertheless.
+            # Without the database the hook is called separately for each call; the call is stopped nevertheless.
             with suppress(DatabaseError):
                 together = await self._connections.read(tool_calls.interrupted_by, call.context_id, version)
             here = self._here.get(call.context_id, set())
             self._batches[call.context_id, version] = _Batch((together & here) | {call.key})
 
     def cancelled(self, call: CallAttempt, version: int) -> None:
-        """The call was cancelled because of that interruption. Built-in tools are left out of the hook."""
+        """Record that the call was cancelled because of that interruption. The hook does not get built-in tools."""
         batch = self._batches.get((call.context_id, version))
         if batch is not None and not call.builtin:
             batch.cancelled.append(call.from_llm)
 
     def call_ended(self, call: CallAttempt) -> None:
-        """The call has ended in this process, however it ended."""
+        """Record that the call has ended in this process, however it ended."""
         here = self._here.get(call.context_id, set())
         here.discard(call.key)
         if not here:
@@ -136,7 +136,7 @@ async def context_updated(
     published: asyncio.Event,
 ) -> None:
     """Wait until a result is folded, and call its `on_context_updated` if it was applied. Start it before the result is
-    published; the time limit counts from when `published` is set, since a broker that is away may delay that."""
+    published; the time limit counts from when `published` is set, since an unreachable broker may delay that."""
     try:
         async with statuses.folding(call.context_id, frame_id) as folded:
             await published.wait()

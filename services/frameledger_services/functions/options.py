@@ -37,11 +37,11 @@ class Options:
     conversation continues while it runs."""
 
     timeout_secs: float | None = None
-    """Timeout of a call, counted from its dispatch; None takes the service's `function_call_timeout_secs`."""
+    """Timeout of a call, counted from its dispatch; None means the service's `function_call_timeout_secs`."""
 
     cancellable_by_llm: bool = False
-    """Whether the model gets a tool that cancels calls of this function. For asynchronous functions only, whose name
-    has at most 57 characters."""
+    """Whether the model gets a tool that cancels calls of this function. Only for asynchronous functions whose name has
+    at most 57 characters."""
 
     safe_to_retry: bool = False
     """Whether another worker may run a call again if its worker dies. If not, the handler runs at most once."""
@@ -59,12 +59,12 @@ def tool_options(
     cancellable_by_llm: bool | None = None,
     safe_to_retry: bool | None = None,
 ) -> Callable[[H], H]:
-    """Decorator that sets options on a handler without wrapping it. It may stand above or below the decorator that
+    """Decorator that sets options on a handler without wrapping it. It may be above or below the decorator that
     registers the handler. Options given at registration take precedence; of two such decorators the upper one does."""
     overrides = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
 
     def annotate(handler: H) -> H:
-        # Neither a static nor a class method is what is registered later.
+        # Neither a static nor a class method is the object that is registered later.
         marked = handler.__func__ if isinstance(handler, staticmethod | classmethod) else handler
         earlier = _given(getattr(marked, _MARK, None))
         setattr(marked, _MARK, OptionOverrides(**(earlier | _given(overrides))))
@@ -74,8 +74,8 @@ def tool_options(
 
 
 def marked_on(handler: Callable[..., Any]) -> OptionOverrides:
-    """Returns the options that `@tool_options` set on a handler, or on what runs when it is called: the function of a
-    `partial`, the `__call__` of an object."""
+    """Returns the options that `@tool_options` set on a handler, or on what a call runs: the function of a `partial`,
+    or the `__call__` of an object."""
     places: list[object] = [handler]
     while isinstance(handler, partial):
         handler = handler.func

@@ -13,11 +13,11 @@ from pydantic_core import PydanticUndefined
 
 
 def field_of(parameter: inspect.Parameter, hint: Any, documented: str | None) -> tuple[Any, Any]:
-    """Returns the type and the `Field` of a parameter. `hint` is None if it has no annotation, and `documented` is what
-    the docstring says of it."""
+    """Returns the type and the `Field` of a parameter. `hint` is None if it has no annotation, and `documented` is its
+    description in the docstring."""
     annotation, default = Any if hint is None else hint, parameter.default
     if _inherent(default, getattr(annotation, "__metadata__", ())) is None and not _takes_none(annotation):
-        # The schema tells the model this default, so the model may give it.
+        # The schema contains this default, so the model may pass it.
         annotation = _or_none(annotation)
     if isinstance(default, FieldInfo):
         annotation, default = Annotated[annotation, default], parameter.empty
@@ -32,7 +32,7 @@ def field_of(parameter: inspect.Parameter, hint: Any, documented: str | None) ->
 
 
 def _inherent(default: Any, extras: Iterable[object]) -> Any:
-    """Returns the default that the schema has: that of a `Field` is one too, as the default or within `Annotated`."""
+    """Returns the default for the schema: that of a `Field` counts too, as the default or within `Annotated`."""
     if default is inspect.Parameter.empty:
         defaults = [extra.default for extra in extras if isinstance(extra, FieldInfo)]
         return next((one for one in reversed(defaults) if one is not PydanticUndefined), default)
@@ -40,13 +40,13 @@ def _inherent(default: Any, extras: Iterable[object]) -> Any:
 
 
 def _text(extra: object) -> str | None:
-    """Returns the text that an element of `Annotated` is, or the documentation of PEP 727's `Doc`."""
+    """Returns the text of an element of `Annotated`: the element itself, or the documentation of PEP 727's `Doc`."""
     text = extra if isinstance(extra, str) else getattr(extra, "documentation", None)
     return text if isinstance(text, str) else None
 
 
 def _takes_none(hint: Any) -> bool:
-    """Returns whether this type includes None, as far as it can be told."""
+    """Returns whether this type includes None, as far as can be determined."""
     if hint in (None, NoneType, Any, object):
         return True
     match get_origin(hint):
@@ -61,6 +61,6 @@ def _takes_none(hint: Any) -> bool:
 
 def _or_none(hint: Any) -> Any:
     if get_origin(hint) is Annotated:
-        # What is said of the parameter stays outside, where its description is found.
+        # The metadata of the parameter stays outside, where its description is found.
         return Annotated[(Union[hint.__origin__, None], *hint.__metadata__)]  # noqa: UP007  # it may be a text
     return Union[hint, None]  # noqa: UP007  # as above

@@ -88,8 +88,8 @@ class FunctionCallParams:
     """
 
     context_id: str
-    """The conversation of the call. Find by it whose orders may be shown, instead of by an argument that the model
-    chose."""
+    """The conversation of the call. Use it to decide whose data the handler may access, instead of an argument that the
+    model chose."""
 
     function_name: str
     """The name of the function. A catch-all handler serves several functions."""

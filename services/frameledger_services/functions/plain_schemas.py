@@ -13,17 +13,18 @@ from pydantic.json_schema import PydanticJsonSchemaWarning
 from frameledger_services.json_numbers import check_json
 
 _OF_VALUES = frozenset({"default", "const", "enum", "examples"})
-"""Keywords of a schema that hold values, and no schemas."""
+"""Keywords of a schema whose content is values and not schemas."""
 
 _OF_REFERENCES = frozenset({"$ref", "discriminator"})
-"""Keywords that name definitions. The latter is OpenAPI's; the models of its union say the same by a `const` each."""
+"""Keywords that name definitions. The latter is OpenAPI's; the models of its union express the same by a `const`
+each."""
 
 
 def properties_of(model: type[BaseModel]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Returns the schemas of the fields by alias, and the names of those that are required. Raises what
-    pydantic raises for a type that has no schema, also for one that contains itself."""
+    """Returns the schemas of the fields by alias, and the names of the required ones. Raises pydantic's errors for a
+    type without a schema, and for one that contains itself."""
     with warnings.catch_warnings():
-        # A default that is not JSON is left out of the schema; the function still has it.
+        # The schema omits a default that is not JSON; the function still has it.
         warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
         schema = model.model_json_schema(by_alias=True)
     definitions = schema.get("$defs", {})

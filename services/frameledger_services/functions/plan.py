@@ -19,7 +19,7 @@ from frameledger_services.functions.registry_item import (
 )
 
 FindSchema = Callable[[], Awaitable[Schema | None]]
-"""Returns the schema that the model was given, for a handler that was registered without one."""
+"""Returns the schema that the model received, for a handler that was registered without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +28,25 @@ class CallPlan:
 
     options: Options
     timeout_secs: float
-    """How long the call may take since it was dispatched."""
+    """How long the call may take, counted from its dispatch."""
 
     refusal: str | None = None
-    """Why no handler is run, for the model to read."""
+    """Why no handler is run, for the model."""
 
     function: Callable[..., Any] = print
     is_async: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """As the model gave them, parsed."""
+    """As the model sent them, parsed."""
 
     by_name: Mapping[str, Any] | None = None
-    """The arguments of a direct function, in the types of its parameters."""
+    """The arguments of a direct function, converted to the types of its parameters."""
 
     params_name: str | None = "params"
-    """The parameter that gets the `FunctionCallParams`; None if a direct function has none."""
+    """The parameter that receives the `FunctionCallParams`; None if a direct function has none."""
 
     @property
     def answers_by_returning(self) -> bool:
-        """Whether the returned value is the result, also None: the handler has no params to report with."""
+        """Whether the returned value is the result, even None: the handler has no params to report with."""
         return self.params_name is None
 
     def called_with(self, params: FunctionCallParams) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
@@ -72,7 +72,7 @@ async def plan_call(
     try:
         values = parsed(arguments)
         if checker is None and (schema := await find_schema()) is not None:
-            # Not in the event loop, which all calls share: the schema is as large as a client has made it.
+            # Not in the event loop, which all calls share: a client may have made the schema arbitrarily large.
             checker = await asyncio.to_thread(_lenient_checker, schema)
         if checker is not None:
             checker.check(values)
@@ -103,6 +103,6 @@ def _lenient_checker(schema: Schema) -> Any:
     try:
         return checker_of(schema, from_a_client=True)
     except ValueError:
-        # A tool that was advertised elsewhere and whose schema is invalid, or far too large. The model was given it
+        # A tool that was advertised elsewhere and whose schema is invalid, or far too large. The model received it
         # nevertheless.
         return None

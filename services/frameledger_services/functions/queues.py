@@ -1,4 +1,4 @@
-"""First-in-first-out queues by key: what is done for one key is done one after another."""
+"""First-in-first-out queues by key: entries of one key are processed one after another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class Queues:
 
     @asynccontextmanager
     async def entry(self, key: str) -> AsyncIterator[QueueEntry]:
-        """Yields a place at the end of that key's queue, taken at once and given up at the end, first or not."""
+        """Yields an entry at the end of that key's queue. It is added at once and removed at the end, whether first or
+        not."""
         queue = self._queues.setdefault(key, deque())
         entry = QueueEntry(queue[0].enter_lock if queue else asyncio.Lock())
         queue.append(entry)
@@ -36,12 +37,12 @@ class QueueEntry:
 
     def __init__(self, enter_lock: asyncio.Lock) -> None:
         self.enter_lock = enter_lock
-        """One lock for the whole queue, acquired in its order, for the work that each does before it is first."""
+        """One lock for the whole queue, acquired in its order, for the work of each entry before it is first."""
 
         self._first = asyncio.Event()
 
     async def until_first(self) -> None:
-        """Wait until all that came before have left."""
+        """Wait until all earlier entries have left."""
         await self._first.wait()
 
     def become_first(self) -> None:

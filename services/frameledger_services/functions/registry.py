@@ -46,8 +46,8 @@ class ReservedNameError(RefusedError, ValueError):
 class FunctionRegistry:
     """Handlers by function name. A later registration replaces an earlier one, also for calls that are still queued.
 
-    The handler is looked up when a call starts, in this order: a handler registered directly, one that came with the
-    tools of the call's conversation, one that came with another conversation's tools, the catch-all.
+    The handler is looked up when a call starts, in this order: a handler that was registered directly, one from the
+    tools of the call's conversation, one from another conversation's tools, the catch-all.
 
     Any thread may use it.
     """
@@ -56,7 +56,7 @@ class FunctionRegistry:
         """`enable_async_tool_cancellation` lets the model cancel calls of every asynchronous function."""
         self.enable_async_tool_cancellation = enable_async_tool_cancellation
         self._lock = threading.RLock()
-        """Held to read or change the handlers, and not while code of the application runs."""
+        """Held while the handlers are read or changed, and not while code of the application runs."""
 
         self._watchers: list[Callable[[], None]] = []
         self._by_hand: dict[str | None, FunctionCallRegistryItem] = {}
@@ -74,13 +74,13 @@ class FunctionRegistry:
         schema: Schema | None = None,
     ) -> None:
         """Register a handler that takes one `FunctionCallParams`. It may be async, or plain and then runs in a thread.
-        What a plain one returns is awaited in the event loop if it is awaitable.
+        If a plain one returns an awaitable, that is awaited in the event loop.
 
         The name None registers the catch-all, which serves functions without a handler of their own. `schema` is what
-        the model gets: a `FunctionSchema`, or a tool in OpenAI's form. Options that are not given are taken from
+        the model receives: a `FunctionSchema`, or a tool in OpenAI's form. Options that are not given are taken from
         `@tool_options`, then from the defaults. `timeout_secs` counts from the call's dispatch, not from its
-        announcement. Raises `ReservedNameError`, TypeError if the handler yields or does not take the parameters, and
-        ValueError if the schema is invalid or has another name.
+        announcement. Raises `ReservedNameError`, TypeError if the handler is a generator or does not take the
+        parameters, and ValueError if the schema is invalid or has another name.
         """
         overrides = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
         self._register(item_of(function_name, handler, overrides, schema))
@@ -112,17 +112,17 @@ class FunctionRegistry:
             was_by_hand = self._by_hand.pop(function_name, None) is not None
         if not (was_by_hand or was_advertised):
             raise UnknownFunctionError(
-                f"No handler is registered for {label(function_name)}. Registered are: {self._listed()}."
+                f"No handler is registered for {label(function_name)}. Registered: {self._listed()}."
             )
         self._changed()
 
     def unregister_direct_function(self, handler: Handler) -> None:
-        """As `unregister_function`, for the function that this handler serves. Raises `UnknownFunctionError` if it is
-        not registered."""
-        # Equal, not identical: each access to a bound method makes a new object.
+        """Same as `unregister_function`, for the function that this handler serves. Raises `UnknownFunctionError` if it
+        is not registered."""
+        # Equal, not identical: each access to a bound method creates a new object.
         items = [item for item in self._items() if item.function == handler]
         if not items:
-            raise UnknownFunctionError(f"{handler!r} is not registered. Registered are: {self._listed()}.")
+            raise UnknownFunctionError(f"{handler!r} is not registered. Registered: {self._listed()}.")
         self.unregister_function(items[0].function_name)
 
     def has_function(self, function_name: str) -> bool:
@@ -130,7 +130,7 @@ class FunctionRegistry:
         return self.lookup(function_name) is not None
 
     def lookup(self, function_name: str, context_id: str | None = None) -> FunctionCallRegistryItem | None:
-        """Returns the handler that a call of this context gets now; None if there is none."""
+        """Returns the handler that a call of this context would get now; None if there is none."""
         with self._lock:
             by_hand = self._by_hand.get(function_name)
             if by_hand is not None:
@@ -139,7 +139,8 @@ class FunctionRegistry:
             return here or self._advertised.newest(function_name) or self._by_hand.get(None)
 
     def cancels(self, name: str) -> str | None:
-        """Returns the function whose calls the built-in tool of this name cancels; None if it is no built-in tool."""
+        """Returns the function whose calls the built-in tool of this name cancels; None if it is not a built-in
+        tool."""
         function_name = cancelled_by(name)
         if name.startswith(PREFIX) and not self.has_its_own(name) and function_name in self.cancellable():
             return function_name
@@ -160,7 +161,7 @@ class FunctionRegistry:
 
     def advertise(self, context_id: str, functions: Iterable[Handler | DirectFunction]) -> None:
         """Register the handlers of a context's new tool list. The handlers of its previous list stay registered until
-        `keep_advertised` is called, once the new list is published. `restore_advertised` puts back those that it
+        `keep_advertised` is called, once the new list is published. `restore_advertised` restores those that it
         replaced, if the new list is refused.
 
         A handler that was removed with `unregister_function` is not registered again while its tool is advertised.
@@ -179,7 +180,7 @@ class FunctionRegistry:
         self._changed()
 
     def keep_advertised(self, context_id: str, names: Iterable[str]) -> None:
-        """Unregister the handlers that came with a context's tool lists, except those of these names."""
+        """Unregister the handlers of a context's tool lists, except those of these names."""
         kept = frozenset(names)
         with self._lock:
             has_changed = self._advertised.keep(context_id, kept)
@@ -192,7 +193,7 @@ class FunctionRegistry:
             return self._advertised.of(context_id)
 
     def restore_advertised(self, context_id: str, before: Advertised) -> None:
-        """Undo `advertise`. What was unregistered by hand since then stays unregistered."""
+        """Undo `advertise`. Handlers that were explicitly unregistered since then stay unregistered."""
         with self._lock:
             self._advertised.restore(context_id, before)
         self._changed()
@@ -208,7 +209,8 @@ class FunctionRegistry:
         return DirectFunction.of(function)
 
     def advertising_contexts(self) -> frozenset[str]:
-        """Returns the contexts whose tool lists registered handlers, or still list some that were unregistered."""
+        """Returns the contexts whose tool lists registered handlers, or still have tools whose handlers were
+        unregistered."""
         with self._lock:
             return self._advertised.contexts()
 
@@ -251,7 +253,8 @@ class FunctionRegistry:
         }
 
     def _items(self) -> list[FunctionCallRegistryItem]:
-        """Returns all handlers. Of one name the one by hand is last, since it outranks the others."""
+        """Returns all handlers. If there are several of one name, the explicitly registered one is last, since it takes
+        precedence."""
         with self._lock:
             return [*self._advertised.items(), *self._by_hand.values()]
 
@@ -291,7 +294,8 @@ class FunctionRegistry:
 
 
 def _warn_of_name(name: str | None) -> None:
-    """Servers of open models, and providers of the application's own, accept names that others refuse."""
+    """Warn of a name that only some providers accept, such as servers of open models and the application's own
+    providers."""
     if name is not None and name != called_names.accepted(name):
         _log.warning("functions.name_not_portable", function_name=shown(name))
 

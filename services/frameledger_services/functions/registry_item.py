@@ -42,7 +42,8 @@ class DirectFunction:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCallRegistryItem:
-    """A registered handler. The registry makes it; the service's row in `workers` shows name, schema and options."""
+    """A registered handler. The registry creates it; the service's row in `workers` has its name, schema and
+    options."""
 
     function_name: str | None
     """None for the catch-all."""
@@ -52,17 +53,17 @@ class FunctionCallRegistryItem:
     """The options that were given at registration."""
 
     schema: Schema | None
-    """The schema that the model gets; None if the function is advertised elsewhere."""
+    """The schema that the model receives; None if the function is advertised elsewhere."""
 
     auto_registered: bool = False
-    """Whether it came with a context's tool list. It is unregistered when the list omits its tool."""
+    """Whether it was registered with a context's tool list. It is unregistered when the list omits its tool."""
 
     checker: ArgumentsChecker | None = field(default=None, repr=False)
     """Checks arguments against `schema`."""
 
     @property
     def options(self) -> Options:
-        """The options of a call that starts now. `@tool_options` may stand above the decorator that registered it."""
+        """The options of a call that starts now. `@tool_options` may be above the decorator that registered it."""
         return Options.resolved(self.overrides, self.function)
 
     @property
@@ -117,15 +118,16 @@ def direct_item(
 
 
 def checker_of(schema: Schema, *, from_a_client: bool = False) -> ArgumentsChecker:
-    """Returns a checker of a tool's arguments. A tool without parameters in its schema takes any. `from_a_client` as
-    for `ArgumentsChecker`."""
+    """Returns a checker of a tool's arguments. A tool whose schema has no parameters accepts any. For `from_a_client`
+    see `ArgumentsChecker`."""
     if isinstance(schema, FunctionSchema):
         return ArgumentsChecker(schema, from_a_client=from_a_client)
     return ArgumentsChecker(_parameters(schema), from_a_client=from_a_client)
 
 
 def _parameters(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the JSON Schema of a tool's arguments, in each form that adapters take; an empty one if there is none."""
+    """Returns the JSON Schema of a tool's arguments, in each form that adapters accept; an empty one if there is
+    none."""
     match tool.get("function", tool):
         case Mapping() as function if isinstance(parameters := parameters_of(function), Mapping):
             return parameters
@@ -140,13 +142,13 @@ def label(name: str | None) -> str:
 
 
 def _check_name(name: object) -> None:
-    """The database stores the names that a worker serves as text: a name that it cannot store would end the service."""
+    """Raise an error for a name that the database cannot store as text, since that would end the service later."""
     if name is None:
         return
     if not isinstance(name, str):
         raise TypeError(f"a function's name is text, not {name!r}")
     if "\0" in name or has_half(name):
-        raise ValueError(f"a function's name has neither NUL nor half of a character, as {name!r} has")
+        raise ValueError(f"a function's name must not contain NUL or a lone surrogate: {name!r}")
 
 
 def _called(handler: Handler) -> Any:
@@ -161,13 +163,13 @@ def _check_begins(name: str | None, handler: Handler) -> None:
     function = _called(handler)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
-            f"the handler of {label(name)} yields, so that a call would not begin it; return the result, or report "
+            f"the handler of {label(name)} is a generator, so a call would not run it; return the result, or report "
             "several with `params.result_callback`"
         )
 
 
 def _check_takes_params(name: str | None, handler: Handler) -> None:
-    # A decorator may adapt a function that has other arguments, and declare the signature of that.
+    # A decorator may adapt a function with other arguments, and declare the signature of that function.
     if inspect.isclass(handler) or getattr(handler, "__signature__", None) is not None:
         return
     try:
@@ -178,12 +180,12 @@ def _check_takes_params(name: str | None, handler: Handler) -> None:
     except TypeError as error:
         raise TypeError(
             f"the handler of {label(name)} cannot be called with one argument, the `FunctionCallParams`: {error}; "
-            "`register_direct_function` takes a function that has the arguments of the model"
+            "`register_direct_function` accepts a function with the arguments of the model"
         ) from error
 
 
 def _own_checker(name: str | None, schema: Schema) -> ArgumentsChecker:
-    """Returns the checker of a schema that the database is to hold for the models of other processes."""
+    """Returns the checker of a schema that the database stores for the models of other processes."""
     try:
         check_json(schema.to_openai() if isinstance(schema, FunctionSchema) else dict(schema))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The reports of a handler, and the inbox by which they reach its call, from the event loop or from a thread."""
+"""The reports of a handler, and the inbox through which they reach its call, from the event loop or from a thread."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ HandlerEvent = HandlerReport | HandlerEnd | ReporterGone
 class Reporter:
     """`FunctionCallParams.result_callback`, and its `wait`.
 
-    Only the handler, and what it passes it to, hold this object. When the last reference is gone, nothing can report
-    any more: that is how a call is settled whose handler returned without reporting. A handler that leaves it in a
-    cycle of references delays that until the cycle is collected, or the call's deadline.
+    Only the handler, and code to which it passes this object, reference it. When the last reference is gone, nothing
+    can report any more; this is how a call is settled whose handler returned without reporting. A handler that leaves
+    it in a reference cycle delays that until the cycle is collected, or until the call's deadline.
     """
 
     def __init__(
@@ -101,19 +101,19 @@ class Reporter:
         except RuntimeError as error:
             raise ResultRefusedError("The function service has ended.") from error
         if running is None:
-            # In a thread: there is nothing to await with.
+            # In a thread there is nothing that could be awaited.
             reply.result(REPORT_SECONDS)
             return _Awaitable()
         return asyncio.shield(asyncio.wrap_future(reply, loop=running))
 
 
 class Inbox:
-    """The events of one call, in their order. Of one event loop."""
+    """The events of one call, in order. For one event loop."""
 
     def __init__(self, refusal: Callable[[], ResultRefusedError]) -> None:
         """`refusal` returns why a report does not count, once the inbox is closed."""
         self.stop_requested: StopReason | None = None
-        """Why the call is to stop, until that is acted on."""
+        """Why the call has to stop, until that is acted on."""
 
         self._stop_was_taken = False
         self.ended: HandlerEnd | None = None
@@ -126,23 +126,23 @@ class Inbox:
         self._closed = False
 
     def begin(self) -> None:
-        """A handler is about to begin. Events that an earlier handler left, which did not begin, are dropped."""
+        """Called before a handler begins. Events of an earlier handler that did not begin are dropped."""
         self.ended, self.reporter_gone, self._stop_was_taken = None, False, False
         self._events.clear()
 
     @property
     def may_begin(self) -> bool:
-        """Whether nothing asked the handler that is about to begin to stop. From any thread."""
-        # In this order: a request that is taken meanwhile is noted as taken first.
+        """Whether nothing has asked the handler that is about to begin to stop. From any thread."""
+        # In this order: a request that is taken meanwhile is recorded as taken first.
         return self.stop_requested is None and not self._stop_was_taken
 
     def request_stop(self, why: StopReason) -> None:
-        """The call is to stop. A weaker reason does not replace one that was not acted on yet."""
+        """Request that the call stops. A weaker reason does not replace one that was not acted on yet."""
         self.stop_requested = stronger(self.stop_requested, why)
         self._news.set()
 
     def take_stop_request(self) -> StopReason | None:
-        """Returns why the call is to stop, once for each request."""
+        """Returns why the call has to stop, once per request."""
         self._stop_was_taken |= self.stop_requested is not None
         why, self.stop_requested = self.stop_requested, None
         return why
@@ -169,7 +169,7 @@ class Inbox:
 
     def take_last(self) -> HandlerEvent | None:
         """Returns the final result, or how the handler ended, and refuses what was reported before. None if neither
-        came."""
+        arrived."""
         while (event := self.take()) is not None:
             if isinstance(event, ResultReport) and event.is_final:
                 return event
@@ -179,14 +179,14 @@ class Inbox:
         return self.ended
 
     def close(self) -> None:
-        """From now on reports are refused."""
+        """Refuse all later reports."""
         self._closed = True
         while (event := self.take()) is not None:
             self._refuse(event)
 
     async def wait(self, deadline: float, *, until_stop: bool = True) -> None:
-        """Return when an event comes, or at `deadline`, a time of the loop; with `until_stop` also when the call is to
-        stop."""
+        """Return when an event arrives, or at `deadline`, a time of the loop; with `until_stop` also when the call has
+        to stop."""
         if self._events or (until_stop and self.stop_requested is not None):
             return
         self._news.clear()
@@ -202,7 +202,7 @@ class Inbox:
 
 
 class _Awaitable:
-    """What a report in a thread returns, for code that awaits it although it need not."""
+    """The return value of a report in a thread, for code that awaits it although it need not."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
@@ -214,7 +214,7 @@ def _in_loop(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> N
 
 
 def _written(deadline: datetime | timedelta | str | None) -> str | None:
-    """Returns a deadline in wire form: ISO 8601 with its zone. Raises ValueError."""
+    """Returns a deadline in wire form: ISO 8601 with its time zone. Raises ValueError."""
     if deadline is None:
         return None
     if isinstance(deadline, timedelta):

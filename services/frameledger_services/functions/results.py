@@ -1,4 +1,4 @@
-"""Results of functions as JSON, in the types that arguments have: models, dataclasses, dates."""
+"""Results of functions as JSON, for the same types as arguments: models, dataclasses, dates."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 _WRITTEN = (BaseModel, date, time, timedelta, Decimal, Enum, UUID, PurePath)
-"""Types whose values are written as pydantic writes them. No generators: one may have no end. No sets outside a model:
-they have no order, so the same result would give another text each time."""
+"""Types whose values are written as pydantic writes them. No generators, which may be infinite. No sets outside a
+model: they have no order, so the same result would be written differently each time."""
 
 
 def as_json(result: Any) -> Any:
@@ -28,7 +28,7 @@ def as_json(result: Any) -> Any:
 
 
 def _with_text_keys(value: Any) -> Any:
-    """Returns a value whose dicts have text for keys of these types: `json` asks `_written` about values only."""
+    """Returns a value whose dicts have text for keys of these types: `json` calls `_written` only for values."""
     match value:
         case dict():
             return {_text_key(key): _with_text_keys(one) for key, one in value.items()}

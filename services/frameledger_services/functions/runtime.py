@@ -1,4 +1,4 @@
-"""What exists while the function service runs, and how a claimed call becomes a `CallLifecycle`."""
+"""The parts that exist while the function service runs, and how a claimed call becomes a `CallLifecycle`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NotRunningError(RefusedError, RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSetup:
-    """What a service was made with."""
+    """The arguments of a service."""
 
     settings: Settings
     registry: FunctionRegistry
@@ -65,7 +65,7 @@ class ServiceSetup:
 
 
 class Runtime:
-    """One run of the service. Made in a task group, which it needs until `end`."""
+    """One run of the service. Created in a task group, which it needs until `end`."""
 
     def __init__(self, setup: ServiceSetup, service: FunctionServiceLike, tasks: asyncio.TaskGroup) -> None:
         self._setup = setup
@@ -74,7 +74,7 @@ class Runtime:
         self._contexts = ContextLoader(setup.settings)
         self._connections = Connections(setup.settings, NAME, role="frameledger_worker")
         self.ended = asyncio.Event()
-        """Set when the worker has left, or is about to: there will be no other in this run."""
+        """Set when the worker has left, or is about to; there will be no other one in this run."""
 
         self.background = BackgroundTasks(tasks)
         self.statuses = CallStatusReader(setup.settings, self._connections)
@@ -115,14 +115,14 @@ class Runtime:
         await self._connections.close()
 
     async def perform(self, job: work.Job[ClaimedCall], session: work.Session) -> work.Ending:
-        """Run one claimed call, as `work.Perform` has it."""
+        """Run one claimed call, as `work.Perform` defines it."""
         claimed = job.claimed
         call = _attempt(claimed, session.worker_id)
         try:
             before = await self.statuses.read(call) if claimed.status == "running" else None
             plan = await self.plan(call)
         except DatabaseError as error:
-            # Nothing was published of it yet.
+            # Nothing of it was published yet.
             _log.warning("call.status_unreadable", **call.names(), error=str(error))
             return "untried"
         lifecycle = CallLifecycle(
@@ -147,11 +147,12 @@ class Runtime:
         return ending
 
     async def plan(self, call: CallAttempt) -> CallPlan:
-        """Returns the plan of a call. It is made when the call starts, so that what was registered meanwhile counts.
+        """Returns the plan of a call. It is made when the call starts, so that later registrations count.
 
         Raises `DatabaseError`."""
         registry = self._setup.registry
-        # An application's own tool of that name wins, even if the inference service announced it as built in.
+        # An application's own tool of that name takes precedence, even if the inference service announced it as built
+        # in.
         if call.builtin and not registry.has_its_own(call.function_name):
             item: FunctionCallRegistryItem | None = self._cancel_item(call)
         else:

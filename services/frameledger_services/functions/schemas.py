@@ -27,13 +27,13 @@ from frameledger_services.functions.params import FunctionCallParams
 from frameledger_services.functions.plain_schemas import properties_of
 
 PARAMS = "params"
-"""The usual name of the parameter that gets the `FunctionCallParams`. Without a type it could be an argument of the
-model, so it needs one."""
+"""The usual name of the parameter that receives the `FunctionCallParams`. Without a type it could also be an argument
+of the model, so it needs one."""
 
 _OF_METHODS = frozenset({"self", "cls"})
 
 MAX_CHARACTERS = 300
-"""The maximum length of the text of a mistake in the arguments, and of its place: the model chooses the keys of a
+"""The maximum length of the text of a mistake in the arguments, and of its location: the model chooses the keys of a
 dictionary."""
 
 _log = logs.get_logger("functions")
@@ -53,32 +53,32 @@ _NO_SCHEMA = (
     ImportError,
     re.error,
 )
-"""What is raised for a type that has no schema: ImportError if it needs a package, as an e-mail address does."""
+"""The errors for a type without a schema: ImportError if it needs a package, as for an e-mail address."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionSignature:
-    """The schema of a function, its parameters as a pydantic model, and the parameter that gets the params."""
+    """The schema of a function, its parameters as a pydantic model, and the parameter that receives the params."""
 
     schema: FunctionSchema
     arguments: type[BaseModel]
     params_name: str | None
-    """The parameter that gets the `FunctionCallParams`; None if it has none."""
+    """The parameter that receives the `FunctionCallParams`; None if there is none."""
 
     always_passed: frozenset[str] = frozenset()
-    """The fields of `arguments` whose parameters have no default of their own: one in a `Field` is passed too."""
+    """The fields of `arguments` whose parameters have no default of their own: a default in a `Field` is passed too."""
 
     def converted(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the arguments converted to the types of the signature: enums, models, dates. Arguments that were not
-        given are left out, unless their default is in a `Field`. Raises ArgumentsError if they do not match the
+        given are omitted, unless their default is in a `Field`. Raises ArgumentsError if they do not match the
         signature."""
         try:
             validated = self._validated(arguments)
         except ValidationError as error:
             raise ArgumentsError(_words(error)) from error
         except BaseException as error:
-            # Raised by a validator of the application's own types, as nothing is awaited here: also SystemExit and
-            # CancelledError, which would end the service. Its message is not for the model.
+            # Raised by a validator of the application's own types, since nothing is awaited here. This includes
+            # SystemExit and CancelledError, which would end the service. Its message is not for the model.
             _log.exception("call.arguments_unreadable", function_name=self.schema.name)
             raise ArgumentsError(
                 "the arguments cannot be converted to the types of its parameters"
@@ -90,7 +90,7 @@ class FunctionSignature:
 
     def _validated(self, arguments: Mapping[str, Any]) -> BaseModel:
         try:
-            # Not as JSON first: that turns every text with the form of a date into a date, also for `date | str`.
+            # Not as JSON first: that converts every text with the form of a date to a date, even for `date | str`.
             return self.arguments.model_validate(dict(arguments))
         except ValidationError as error:
             try:
@@ -162,7 +162,7 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
 def _described(
     name: str, fields: Mapping[str, Any]
 ) -> tuple[type[BaseModel], dict[str, Any], tuple[str, ...]]:
-    """Returns the parameters as a model, their schemas by name, and the names of those that are required."""
+    """Returns the parameters as a model, their schemas by name, and the names of the required ones."""
     try:
         model = model_of(name, fields)
         return model, *properties_of(model)
@@ -171,7 +171,7 @@ def _described(
 
 
 def _blamed(name: str, fields: Mapping[str, Any]) -> str:
-    """Returns which parameter has no schema, for the beginning of a message: pydantic does not say it."""
+    """Returns the beginning of a message that names the parameter without a schema, since pydantic does not name it."""
     for field, (annotation, info) in fields.items():
         try:
             properties_of(model_of(name, {field: (annotation, info)}))
@@ -183,7 +183,7 @@ def _blamed(name: str, fields: Mapping[str, Any]) -> str:
 def _reason(error: Exception) -> str:
     match error:
         case PydanticSchemaGenerationError() | PydanticInvalidForJsonSchema():
-            # The rest says how to go on without a schema.
+            # The rest describes how to continue without a schema.
             first = error.message.partition(". ")[0].partition("\n")[0]
             return (
                 f"{first}. A model gives values of JSON: text, numbers, lists, dataclasses, pydantic models. What the "
@@ -211,7 +211,7 @@ def _inner(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
-    """Returns the signature, of a `partial` without the arguments that it has already."""
+    """Returns the signature; for a `partial` without the arguments that it already has."""
     given: Mapping[str, Any] = {}
     if isinstance(function, partial):
         given = function.keywords
@@ -249,7 +249,7 @@ def _is_unreadable(error: ValidationError) -> bool:
 
 
 def _words(error: ValidationError) -> str:
-    """Returns what is wrong with the arguments, without their values and the rest of their keys, which may be long."""
+    """Returns the mistakes in the arguments, without their values and without most of their keys, which may be long."""
     return "; ".join(
         f"{'.'.join(map(str, one['loc']))[:MAX_CHARACTERS] or 'the arguments'}: {one['msg'][:MAX_CHARACTERS]}"
         for one in error.errors(include_url=False, include_input=False)[:10]

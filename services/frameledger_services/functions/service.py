@@ -126,7 +126,7 @@ class FunctionService(Hooks, work.BackgroundService):
         metrics.declare(listed.TOOL_DURATION)
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """As `BackgroundService.run`. Raises errors that no retry fixes: a database with another schema or of
+        """Same as `BackgroundService.run`. Raises errors that no retry fixes: a database with another schema or of
         another topic prefix, or a bug."""
         model = self._setup.model
         with self._running_alone():
@@ -152,19 +152,19 @@ class FunctionService(Hooks, work.BackgroundService):
         return (await self._session(self._need_running())).worker_id
 
     def register_function(self, function_name: str | None, handler: Handler, **options: Any) -> None:
-        """As `FunctionRegistry.register_function`. May be called while the service runs."""
+        """Same as `FunctionRegistry.register_function`. May be called while the service runs."""
         self.registry.register_function(function_name, handler, **options)
 
     def register_direct_function(self, handler: H, **options: Any) -> H:
-        """As `FunctionRegistry.register_direct_function`. May be called while the service runs."""
+        """Same as `FunctionRegistry.register_direct_function`. May be called while the service runs."""
         return self.registry.register_direct_function(handler, **options)
 
     def unregister_function(self, function_name: str | None) -> None:
-        """As `FunctionRegistry.unregister_function`."""
+        """Same as `FunctionRegistry.unregister_function`."""
         self.registry.unregister_function(function_name)
 
     def unregister_direct_function(self, handler: Handler) -> None:
-        """As `FunctionRegistry.unregister_direct_function`."""
+        """Same as `FunctionRegistry.unregister_direct_function`."""
         self.registry.unregister_direct_function(handler)
 
     def has_function(self, function_name: str) -> bool:
@@ -225,7 +225,7 @@ class FunctionService(Hooks, work.BackgroundService):
             return
         running = self._need_running()
         session = await self._session(running)
-        # Such a model may be offered our cancel tools; the application that reads its answer need not know them.
+        # Such a model may receive our cancel tools; the application that reads its answer need not know them.
         function_calls = [
             call
             if self.registry.cancels(call.function_name) is None

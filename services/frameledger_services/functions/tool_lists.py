@@ -1,5 +1,5 @@
-"""Unregistering handlers that came with a context's tools: when a folded tool list omits them, or when the conversation
-ends. A process that outlives many conversations does not keep the tools of all of them."""
+"""Unregisters handlers that were registered with a context's tools: when a folded tool list omits them, or when the
+conversation ends. So a process that outlives many conversations does not keep the tools of all of them."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ from frameledger_services.store import tool_lists
 from frameledger_services.store.connections import Connections, DatabaseError
 
 POLL_SECONDS = 1.0
-"""A call that comes meanwhile is still served: the model made it when it still had the tool."""
+"""A call that arrives meanwhile is still served: the model made it when it still had the tool."""
 
 _log = logs.get_logger("functions")
 
 
 class ToolListFollower:
-    """Follows the tool lists of the contexts whose tools brought handlers to a registry."""
+    """Follows the tool lists of the contexts whose tools registered handlers."""
 
     def __init__(self, registry: FunctionRegistry, connections: Connections) -> None:
         self._registry = registry
         self._connections = connections
         self._seen: dict[str, int] = {}
         self._publishing: Counter[str] = Counter()
-        """How many new lists of a context are awaited: the next one may be published before the last one is folded."""
+        """Number of new lists of a context that are awaited: the next one may be published before the last one is
+        folded."""
 
     def publishing(self, context_id: str) -> None:
-        """A new list is about to be published: until it is no longer awaited, the stored list is not looked at."""
+        """Called before a new list is published: while it is awaited, the stored list is ignored."""
         self._publishing[context_id] += 1
 
     def folded(self, context_id: str, version: int) -> None:
-        """The new list was folded at that version. Older lists are ignored from now on."""
+        """Called when the new list was folded at that version. Older lists are ignored from now on."""
         self._seen[context_id] = max(version, self._seen.get(context_id, 0))
 
     def not_awaited(self, context_id: str) -> None:
-        """The new list was folded, is not on the log, or was not folded in time. Without another one, the stored list
-        counts again."""
+        """Called when the new list was folded, is not on the log, or was not folded in time. If no other list is
+        awaited, the stored list counts again."""
         self._publishing[context_id] -= 1
         if not self._publishing[context_id]:
             del self._publishing[context_id]

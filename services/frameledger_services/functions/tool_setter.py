@@ -1,4 +1,4 @@
-"""Setting the tools of a conversation: the handlers among them are registered, and the list is published."""
+"""Sets the tools of a conversation: registers the handlers among them, and publishes the list."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from frameledger_services.functions.registry_item import DirectFunction, Handler
 from frameledger_services.functions.runtime import NotRunningError, Runtime
 
 ADVERTISED_SECONDS = 600.0
-"""How long the projector may take to fold a tool list. After that the stored list says which handlers stay."""
+"""How long to wait for the projector to fold a tool list. After that the stored list decides which handlers stay."""
 
 AnyTool = Handler | DirectFunction | FunctionSchema | dict[str, Any]
 
@@ -27,7 +27,7 @@ _log = logs.get_logger("functions")
 
 
 class ToolSetter:
-    """Sets tools for one service, of one conversation after another or of several at once."""
+    """Sets tools for one service, for one conversation after another or for several at once."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ToolSetter:
         self._queues = Queues()
 
     async def set(self, context_id: str, functions: Iterable[AnyTool] | ToolsSchema) -> None:
-        """As `FunctionService.set_tools`."""
+        """Same as `FunctionService.set_tools`."""
         self._need_running()
         if isinstance(functions, ToolsSchema):
             functions = functions.to_wire()
@@ -59,7 +59,7 @@ class ToolSetter:
         # Before any query about the conversation: an invalid id would fail the shared query of all calls.
         outgoing(frame, ContextId(context_id), source="")
         handlers = [one for one in tools if isinstance(one, DirectFunction)]
-        # Overlapping ones would each unregister the handlers of the other.
+        # Overlapping calls would unregister each other's handlers.
         async with self._queues.entry(context_id) as entry:
             await entry.until_first()
             await self._set_tools(context_id, frame, handlers)
@@ -69,7 +69,7 @@ class ToolSetter:
     ) -> None:
         running = self._need_running()
         before = self._registry.advertised(context_id)
-        # Calls may come as soon as the list is published, so its handlers are registered first.
+        # Calls may arrive as soon as the list is published, so its handlers are registered first.
         self._registry.advertise(context_id, handlers)
         running.tool_lists.publishing(context_id)
         advertising = running.background.start(self._until_advertised(running, context_id, str(frame.id)))
@@ -81,7 +81,8 @@ class ToolSetter:
         except BaseException as error:
             advertising.cancel()
             if isinstance(error, RecordRefusedError | NotRunningError | ValueError):
-                # It is not on the log. After any other error it may be, and its handlers stay until a list says more.
+                # It is not on the log. After any other error it may be, and its handlers stay until a list decides
+                # otherwise.
                 self._registry.restore_advertised(context_id, before)
             raise
         self._registry.keep_advertised(context_id, [one.name for one in handlers])

@@ -39,7 +39,7 @@ class Answer:
 
     @property
     def is_success(self) -> bool:
-        """Whether the request succeeded: neither an error nor a redirection."""
+        """Whether the request succeeded, with neither an error nor a redirection."""
         return self.status // 100 == 2
 
     def json(self) -> Any:
@@ -48,7 +48,7 @@ class Answer:
 
 
 def newest_version(response: Answer) -> int:
-    """Returns the version of a conversation from its entity tag, also if a compressing proxy made the tag weak."""
+    """Returns the version of a conversation from its entity tag, which a compressing proxy may have made weak."""
     tag = response.headers.get("etag", "").removeprefix("W/").strip('"').partition(".")[0]
     if not tag.isdigit():
         raise GatewayAnswerError(f"The response of {response.url} has no version: is it a gateway?")
@@ -67,7 +67,7 @@ def stored_context(context_id: str, content: bytes) -> StoredContext:
             LLMContext.from_wire(wire, copy=False),
             prompt_caching=fields["prompt_caching"],
             skip_tts=fields["skip_tts"],
-            # For a token that redacts content it is no list.
+            # With a token that redacts content it is not a list.
             answers=tuple(answers) if isinstance(answers, list) else (),
             positions=tuple(fields["positions"]),
             mirror=fields["mirror"],
@@ -101,7 +101,7 @@ def stored_frame(context_id: str, line: bytes) -> StoredFrame:
 
 
 def published_frames(content: bytes, frames: Sequence[AnyFrame | PublishedFrame]) -> list[PublishedFrame]:
-    """Returns these frames with the places and outcomes of a gateway's response."""
+    """Returns these frames with the positions and outcomes in a gateway's response."""
     with reading():
         listed = orjson.loads(content)["frames"]
         return [_published(answer, one) for answer, one in zip(listed, frames, strict=True)]

@@ -133,7 +133,7 @@ class _Append:
             raise FramesUnacknowledgedError(str(error), _unknown(left, acknowledged)) from error
         except NoSuchContextError as error:
             raise NotPermittedError(
-                f"{self._requests.url} refuses it. The token may not publish to {context_id!r}."
+                f"{self._requests.url} rejects the request. The token may not publish to {context_id!r}."
             ) from error
         except NotPermittedError as error:
             if not self.published:
@@ -158,7 +158,7 @@ def _refusal(
     """Returns the error for frames that a gateway rejects, or that its response does not mention."""
     unknown = _unknown(frames, acknowledged)
     if is_about_frames(error):
-        return FramesRefusedError(f"The gateway refuses it. {error}", unknown)
+        return FramesRefusedError(f"The gateway rejects the frames. {error}", unknown)
     return FramesUnacknowledgedError(str(error), unknown)
 
 

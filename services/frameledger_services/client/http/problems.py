@@ -77,7 +77,7 @@ def error_of(response: Answer, url: str, context_id: str | None) -> FrameledgerE
                 "Set FRAMELEDGER_TOKEN to a token of `frameledger token new`."
             )
         case "forbidden":
-            return NotPermittedError(f"{url} refuses it. {detail}")
+            return NotPermittedError(f"{url} rejects the request. {detail}")
         case "wrong-schema":
             return SchemaError(None, f"{url}: {detail}")
         case "too-many":
