@@ -1,7 +1,7 @@
 """The inference service: consumes requested runs, calls a model, and publishes its answer.
 
-Start with `service`; `answering` answers one run. Applications write providers with `providers`, whose classes are here
-too, under Pipecat's names. `infra/examples/model.py` is an application's own program with hooks.
+Start with `service`; `answering` answers one run. Applications write providers with `providers`, whose classes are also
+here, under Pipecat's names. `infra/examples/model.py` is an application's own program with hooks.
 """
 
 from frameledger_services import extras

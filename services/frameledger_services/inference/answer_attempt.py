@@ -1,6 +1,6 @@
-"""One attempt at the answer of a run: the model is called, and its words are published as they arrive.
+"""One attempt at the answer of a run: the model is called, and its output is published as it arrives.
 
-`answering` has what happens if the process dies between two of its steps.
+`answering` describes what happens if the process dies between two steps.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from frameledger_services.providers.service import LLMService
 from frameledger_services.providers.silence import LONGEST_SILENCE
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
-"""Seconds between two requests; each pause is about twice as long as the one before."""
+"""Seconds between two requests; each pause is about twice as long as the previous one."""
 
 LONGEST_RETRY_AFTER = 30.0
-"""The longest wait in seconds that a provider may request; a longer one fails the run, because a person is waiting for
+"""The longest wait in seconds that a provider may request. A longer one fails the run, because a person is waiting for
 it."""
 
 _log = logs.get_logger("inference")
@@ -58,13 +58,13 @@ class AnswerAttempt:
         self._added = 0
         self._calls = 0
         self._spoke = False
-        """Whether the request that is being answered has produced anything."""
+        """Whether the current request has produced any output."""
         self._usage: Usage | None = None
         """The attempt's usage as far as it is known."""
         self._published_usage: Usage | None = None
 
     async def run(self) -> ProviderUnavailableError | None:
-        """Answer. Returns the reason if the answer broke off in the middle and another attempt follows; else None."""
+        """Answer. Returns the error if the answer broke off and another attempt follows; otherwise None."""
         prepared = await self._deps.prepare()
         self._stamp.skip_tts = prepared.skip_tts
         with ChatSpan(self._run, self._model, prepared.request) as self._span:
@@ -93,13 +93,13 @@ class AnswerAttempt:
         return lost
 
     async def give_up(self, message: str) -> RunOutcome:
-        """Close the run by a fatal error, without asking the model."""
+        """Close the run with a fatal error, without calling the model."""
         message = self._deps.redacted(message)
         _log.warning("run.given_up", context_id=self._run.context_id, run_id=self._run.run_id, reason=message)
         error = self._stamp.stamped(ErrorFrame(code="attempts_exhausted", message=message, fatal=True))
         if self._stamp.number == rules.HIGHEST_ATTEMPT:
-            # A client's start may have this number, and no higher one is given out: no start of ours can supersede it,
-            # but an error that names no attempt closes it (R4.4). No worker answers under this number.
+            # A client's start may have this number, and no higher one is assigned: no start of ours can supersede it,
+            # but an error that names no attempt closes the run (R4.4). No worker answers under this number.
             error = error.model_copy(update={"attempt": None, "claim": None})
         await self._deps.publish(self._run.context_id, [error])
         return "given_up"
@@ -123,8 +123,9 @@ class AnswerAttempt:
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and task.cancelling() > cancelled_before:
                 raise
-            # A provider is a plug-in: its bug fails this run and no other of this process. SystemExit, GeneratorExit
-            # and groups of them too, and a cancellation that came out of it, such as from a task that it awaited.
+            # A provider is a plug-in: its bug fails this run and no other of this process. This includes SystemExit,
+            # GeneratorExit and groups of them, and a cancellation that it raised itself, such as from a task that it
+            # awaited.
             _log.exception(
                 "run.provider_failed",
                 context_id=self._run.context_id,
@@ -141,8 +142,8 @@ class AnswerAttempt:
         return None
 
     async def _stream(self, request: Request) -> ProviderUnavailableError | None:
-        """Read the whole answer. Returns the error if it broke off in the middle and may be attempted again
-        (RA5.attempts). Raises other errors."""
+        """Read the whole answer. Returns the error if it broke off and may be attempted again (RA5.attempts). Raises
+        other errors."""
         for tried in count():
             self._spoke = False
             self._span.asks()
@@ -182,7 +183,7 @@ class AnswerAttempt:
             raise TypeError(f"{request.provider} answered with {type(frame).__name__}, which is not a frame")
         self._span.hears(frame)
         if isinstance(frame, LLMTextFrame) and frame.usage is not None and not frame.text:
-            # `push_usage`. It is published with the next frame, so that it does not delay the first words.
+            # `push_usage`. It is published with the next frame, so that it does not delay the first text.
             self._usage = frame.usage
             return
         self._spoke = True
@@ -208,7 +209,7 @@ class AnswerAttempt:
             await asyncio.sleep(0)
 
     def _count_calls(self, more: int) -> None:
-        """Raises `LimitReachedError` if the attempt calls more than a run may."""
+        """Raise `LimitReachedError` if the attempt makes more calls than a run may."""
         self._calls += more
         most = self._deps.calls_per_run
         if most is not None and self._calls > most:
@@ -221,7 +222,7 @@ class AnswerAttempt:
 
     async def _keep_alive(self) -> None:
         """Publish empty text, which changes nothing, while the model is silent. Only for `LONGEST_SILENCE`: a provider
-        that keeps its stream open and says nothing must not block the context, and the timekeeper fails the run."""
+        that keeps its stream open without output must not block the context, and the timekeeper fails the run."""
         every, silent = self._deps.keepalive_secs, 0.0
         while every is not None and silent < LONGEST_SILENCE:
             before = self._added
@@ -233,11 +234,11 @@ class AnswerAttempt:
                 silent = 0.0
 
     def _first_usage(self) -> Sequence[AnyFrame]:
-        """Returns a frame with the usage, once: the run may end without another frame that contains it."""
+        """Returns a frame with the usage, once, because the run may end without another frame that contains it."""
         return self._latest_usage() if self._published_usage is None else ()
 
     def _latest_usage(self) -> Sequence[AnyFrame]:
-        """Returns a frame with the usage, if it differs from what was published."""
+        """Returns a frame with the usage, if it differs from the published one."""
         if self._usage == self._published_usage:
             return ()
         self._published_usage = self._usage
@@ -261,7 +262,7 @@ class AnswerAttempt:
         )
 
     def _failure(self, code: str, message: str) -> Sequence[AnyFrame]:
-        """Returns the frames of a failed attempt: the run is closed, its words stay, and nothing is called (R4.4)."""
+        """Returns the frames of a failed attempt: the run is closed, its text stays, and nothing is called (R4.4)."""
         message = self._deps.redacted(message)
         self._span.fails(code)
         _log.warning(
@@ -281,7 +282,7 @@ class AnswerAttempt:
 
 
 def pause(before: int, retry_after: float | None) -> float:
-    """Returns the seconds to wait after `before` earlier pauses, at least those that the provider requests."""
+    """Returns the seconds to wait after `before` earlier pauses, at least the time that the provider requests."""
     return max(retry_after or 0.0, min(FIRST_PAUSE * 2.0**before, LONGEST_PAUSE) * random.uniform(0.75, 1.25))
 
 

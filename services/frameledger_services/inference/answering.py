@@ -1,18 +1,18 @@
-"""Answering one run: its context is read, the model is called, and its words are published as they arrive.
+"""Answers one run: reads its context, calls the model, and publishes its output as it arrives.
 
 What happens if the process dies between any two steps of an attempt:
 
-    claimed                   nothing is on the log; when the lease ends another worker takes the run, next attempt
-    start published           the run's attempt has begun; the next attempt's start takes its place
-    words published           the next attempt's start retracts all words and thoughts of this one
-    announcement published    its calls are kept and not dispatched; the next attempt's start discards them
-    end published             the run is closed and its calls are dispatched: this was the commit
-    claim finished            nothing is left to do
+        claimed                   nothing is on the log; when the lease ends another worker takes the run, next attempt
+        start published           the run's attempt has begun; the next attempt's start replaces it
+        text published            the next attempt's start retracts all text and thoughts of this one
+        announcement published    its calls are kept and not dispatched; the next attempt's start discards them
+        end published             the run is closed and its calls are dispatched: this was the commit
+        claim finished            nothing is left to do
 
 If it dies after the end and before the claim is finished, the worker that takes the run over finds it closed and does
-nothing. Between an end that was sent and not acknowledged and the start of a next attempt, the log decides: the first
-of them that is folded wins, and the other's frames are ignored. A worker that is frozen instead of dead has lost its
-lease when it resumes, and publishes nothing; what it had sent to the broker before is of an older attempt.
+nothing. If an end was sent but not acknowledged and a next attempt starts, the log decides: the first of the two that
+is folded wins, and the other's frames are ignored. A worker that is frozen instead of dead has lost its lease when it
+resumes, and publishes nothing; what it had sent before belongs to an older attempt.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from frameledger_services.providers.errors import ConnectionLostError
 from frameledger_services.providers.service import LLMService
 
 MAX_FAILURES = 3
-"""Maximum failed attempts of a run; then a fatal error closes it (R4.4). An attempt fails if its worker dies, or if the
-answer breaks off while this worker has the run. One that its worker released, as on SIGTERM, has not failed."""
+"""Maximum number of failed attempts of a run; then a fatal error closes it (R4.4). An attempt fails if its worker dies,
+or if the answer breaks off while this worker has the run. An attempt that its worker released, as on SIGTERM, has not
+failed."""
 
 MAX_ATTEMPTS = 10
-"""Maximum attempts of a run, however they ended: no model is called for ever."""
+"""Maximum number of attempts of a run, however they ended, so that no model is called for ever."""
 
 _log = logs.get_logger("inference")
 
 
 async def answer(run: ClaimedRun, model: LLMService[Any], deps: RunDependencies) -> RunOutcome:
-    """Answer a run, to its terminal frame. When cancelled, it closes the provider's stream and publishes nothing more.
+    """Answer a run, up to its terminal frame. If cancelled, it closes the provider's stream and publishes nothing more.
 
     A provider's failure becomes a frame, and this returns. Raises what `deps` raises.
     """

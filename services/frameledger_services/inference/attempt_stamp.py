@@ -1,4 +1,4 @@
-"""Stamps the frames of one attempt: with run, attempt and claim, and with ids derived from these."""
+"""Stamps the frames of one attempt with run, attempt and claim, and with ids that are derived from these."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from frameledger.frames import (
 from frameledger_services.inference.call_ids import with_unique_ids
 
 FRAMES = UUID("4b0e7d52-3f0d-5a86-9a3d-0c2e5f8b7a61")
-"""The namespace of our frames' ids. It never changes: a frame that is published again must keep its id."""
+"""The namespace of our frames' ids. It never changes, because a frame that is published again must keep its id."""
 
 GROUPS = UUID("a3c2d6f4-7e1b-5b1f-8a54-2d9f0e6c1b78")
 
 
 @dataclass(slots=True)
 class AttemptStamp:
-    """The stamp of one attempt of one run. Its number was given out by the claim, so no other worker publishes under
-    it, unless a database that lost its latest commits gave it out twice: then the claim's token distinguishes the two.
+    """The stamp of one attempt of one run. The claim assigned its number, so no other worker publishes under it, unless
+    a database that lost its latest commits assigned it twice; then the claim's token distinguishes the two.
 
-    The id of a frame is derived from the attempt, and from the frame's kind if the attempt has only one of the kind,
-    else from the number of frames before it. So a frame that is published again is a repetition.
+    The id of a frame is derived from the attempt, and from the frame's kind if the attempt has only one of that kind,
+    otherwise from the number of frames before it. So a frame that is published again is a repetition.
     """
 
     run_id: str
@@ -41,7 +41,7 @@ class AttemptStamp:
     """The ids of the calls that were announced."""
 
     def stamped(self, frame: AnyFrame) -> AnyFrame:
-        """Returns the frame as it is published. Call it once for each frame, in order."""
+        """Returns the frame as it is published. Call it once per frame, in order."""
         marks: dict[str, Any] = {
             "id": self._id(frame.type),
             "produced_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -66,8 +66,8 @@ class AttemptStamp:
         accepted_id: Callable[[str], str] = str,
     ) -> FunctionCallsStartedFrame:
         """Returns the announcement of these calls as one group, each with a unique id and marked if it is built in.
-        Call it once for each announcement, in order: a provider may make several in one answer. `accepted_id` returns
-        an id as the provider accepts it."""
+        Call it once per announcement, in order, since a provider may make several in one answer. `accepted_id` returns
+        an id in a form that the provider accepts."""
         calls = [
             call.model_copy(update={"builtin": True}) if call.function_name in builtin else call
             for call in announced.function_calls

@@ -18,12 +18,12 @@ from frameledger_services.telemetry.message_spans import of_context
 from frameledger_services.telemetry.tracing import Value
 
 MAX_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-"""The names of the limit of an answer's tokens in a request."""
+"""The names of the limit of output tokens in a request."""
 
 
 class ChatSpan:
-    """The span is current during the attempt: frames that are published then belong to it. If it is cancelled, the
-    answer was cut short, which is not an error."""
+    """The span, which is current during the attempt: frames that are published then belong to it. A cancellation means
+    that the answer was cut short, which is not an error."""
 
     def __init__(self, run: ClaimedRun, model: LLMService[Any], request: Request | ProviderError) -> None:
         built_request = request if isinstance(request, Request) else None
@@ -36,12 +36,12 @@ class ChatSpan:
         self._began = False
 
     def asks(self) -> None:
-        """Note that a request is being sent. Only the first one of an attempt counts."""
+        """Record that a request is being sent. Only the first one of an attempt counts."""
         if self._asked_at is None:
             self._asked_at = monotonic()
 
     def hears(self, frame: AnyFrame) -> None:
-        """Note a frame of the answer. Called for every frame."""
+        """Record a frame of the answer. Called for every frame."""
         if not self._span.is_recording:
             return
         if not self._began and self._asked_at is not None:
@@ -52,7 +52,7 @@ class ChatSpan:
         self.used(getattr(frame, "usage", None))
 
     def used(self, usage: Usage | None) -> None:
-        """Note the usage that the provider reports; the newest counts."""
+        """Record the usage that the provider reports; the newest counts."""
         if usage is None or not self._span.is_recording:
             return
         for name, count in (
@@ -65,7 +65,7 @@ class ChatSpan:
             self._span.set(name, count)
 
     def fails(self, code: str) -> None:
-        """Note that the attempt failed, with the code of its error."""
+        """Record that the attempt failed, with the code of its error."""
         self._span.fail(code)
 
     def __enter__(self) -> Self:

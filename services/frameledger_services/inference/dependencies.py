@@ -14,7 +14,7 @@ from frameledger_services.providers.request import Request
 from frameledger_services.url_masking import HIDDEN
 
 RunOutcome = Literal["done", "given_up", "release"]
-"""`done`: the run has its terminal frame. `given_up`: it had too many attempts, and a terminal frame that says so.
+"""`done`: the run has its terminal frame. `given_up`: it had too many attempts, and a terminal frame reports that.
 `release`: its claim is lost, or may be, and is released; releasing another worker's claim does nothing."""
 
 
@@ -26,7 +26,7 @@ class PreparedRequest:
     skip_tts: bool | None = None
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """For the start frame: what is needed to make the request again."""
+    """For the start frame: what is needed to rebuild the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class RunDependencies:
     """How often a request is retried within an attempt as long as no part of its answer has arrived."""
 
     keepalive_secs: float | None = None
-    """Interval of empty pieces of text while the model is silent, which may be for longer than the timekeeper's limit
-    of silence. None disables them."""
+    """Interval of empty pieces of text while the model is silent, which may be longer than the timekeeper's limit for
+    silence. None disables them."""
 
     secrets: Sequence[str] = ()
     """Texts that no message may contain, even if a provider repeats them."""
@@ -62,7 +62,7 @@ class RunDependencies:
     """Counts the requests."""
 
     calls_per_run: int | None = None
-    """Maximum calls of one attempt; None for no limit."""
+    """Maximum number of calls of one attempt; None for no limit."""
 
     def redacted(self, message: str) -> str:
         """Returns the message without secrets, for publication and logs."""

@@ -1,11 +1,11 @@
-"""The limits that are checked before a model is called: those of the installation, and those of the conversation.
+"""The limits that are checked before a model is called: those of the installation and those of the conversation.
 
 A run that exceeds one ends with an error that names the limit, its value, and how to raise it. So the decision is on
-the log like any other failure, and a later fold does not decide again. If both the settings and the conversation
+the log like any other failure, and a later fold does not repeat it. If both the settings and the conversation
 (`LLMSetLimitsFrame`) have a limit, the smaller one counts.
 
 Times are those of the log: a day is a UTC day, and a run belongs to the day on which it was requested. The usage of a
-run is known when it is over: a run may exceed a limit of tokens or money, and the next one is stopped.
+run is known when it has ended: a run may exceed a limit of tokens or money, and the next one is stopped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from frameledger_services.store.contexts import StoredContext
 from frameledger_services.store.spending import Place, Spent
 
 SETTLED = timedelta(hours=1)
-"""Runs that were requested this long ago are over: their usage is added up once."""
+"""Runs that were requested this long ago have ended; their usage is added up once."""
 
 MAX_COUNTED = 2**31
 """Up to this number, runs within a minute are counted. A higher limit is never reached."""
@@ -39,7 +39,7 @@ REMEMBERED_SECONDS = 2.0
 
 
 class LimitReachedError(ProviderError, errors.RefusedError):
-    """A run exceeds a limit: the model was not called, or its calls are not made. `code` names the limit.
+    """A run exceeds a limit: the model is not called, or its calls are not made. `code` names the limit.
 
     Remedy: Raise the limit that the message names: a setting of the inference service, or one of the conversation.
     """
@@ -60,7 +60,7 @@ class Limit:
 
 @dataclass(slots=True)
 class RunLimits:
-    """Checks runs. Create one for a service: it caches the usage of all conversations for a short time."""
+    """Checks runs. Create one per service: it caches the usage of all conversations for a short time."""
 
     settings: Settings
     _day: datetime | None = None
@@ -71,7 +71,7 @@ class RunLimits:
     _one_reads: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def size(self, stored: StoredContext, request: Request) -> LimitReachedError | None:
-        """Returns the reason if a context is too large to call a model with it, else None."""
+        """Returns the error if a context is too large for a call of a model, otherwise None."""
         if (limit := self._limit("context_messages")) and len(stored.context.messages) > limit.value:
             return limit.error(
                 "context_too_large", f"The context has {len(stored.context.messages)} messages."
@@ -83,7 +83,7 @@ class RunLimits:
     async def used(
         self, connection: Connection, run: ClaimedRun, stored: StoredContext
     ) -> LimitReachedError | None:
-        """Returns the reason if a run must not be answered because earlier usage exceeds a limit, else None."""
+        """Returns the error if a run must not be answered because earlier usage exceeds a limit, otherwise None."""
         own = stored.limits
         rounds, minute = self._limit("rounds"), self._limit("runs_per_minute", own)
         tokens, cost = (
@@ -111,8 +111,8 @@ class RunLimits:
         return _of_a_day(spent, tokens, cost, "All conversations have")
 
     async def _spent_by_all(self, connection: Connection, at: datetime) -> Spent:
-        """Returns the usage of all runs of the day. Settled usage is added up once, so that each query reads the runs
-        of at most two hours, every `REMEMBERED_SECONDS`."""
+        """Returns the usage of all runs of the day. Settled usage is added up once, so that each query, every
+        `REMEMBERED_SECONDS`, reads the runs of at most two hours."""
         # One after another: two concurrent queries at the change of the hour or day would add one interval twice.
         async with self._one_reads:
             return await self._read_spent_by_all(connection, at)
@@ -123,7 +123,7 @@ class RunLimits:
             return self._known
         if day != self._day or self._upto is None:
             self._day, self._upto, self._settled = day, day, Spent(0, Decimal(0))
-            # What is known is of another day, also if the reads below fail.
+            # The cached usage is that of another day, even if the reads below fail.
             self._known_until = 0.0
         settled = max(day, at.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - SETTLED)
         if settled > self._upto:
@@ -135,7 +135,7 @@ class RunLimits:
         return self._known
 
     def _limit(self, name: str, own: Mapping[str, Any] | None = None) -> Limit | None:
-        """Returns a limit, if there is one: that of the settings, or the conversation's own if that is smaller."""
+        """Returns a limit, if there is one: that of the settings, or the conversation's own if it is smaller."""
         value = getattr(self.settings, f"limit_{name}")
         limit = Limit(value, f"FRAMELEDGER_LIMIT_{name.upper()}") if value else None
         limit_of_conversation = None if own is None else own.get(name.removeprefix("conversation_"))
@@ -160,7 +160,7 @@ async def _of_its_runs(
             what = f"The model has called functions {most} times in a row without an input."
             return rounds.error("too_many_rounds", what)
     if minute:
-        # A conversation may name the largest number of SQL, to which 1 cannot be added.
+        # A conversation may set the largest number of SQL, to which 1 cannot be added.
         most = min(int(minute.value), MAX_COUNTED)
         if await spending.runs_in_minute(connection, context_id, place.requested_at, most + 1) > most:
             what = f"More than {most} runs were requested within a minute."

@@ -2,7 +2,7 @@
 
 The first piece is sent at once. Later ones are buffered for a few tens of milliseconds, so that 60 tokens per second
 become 20 frames: each frame costs the log, the fold and every subscriber. One send is in progress at a time, and pieces
-that arrive meanwhile are buffered too, so a slow broker causes larger frames and not a longer queue.
+that arrive meanwhile are buffered too, so a slow broker causes larger frames instead of a longer queue.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Merging:
     """The frames of one attempt, in the order in which they were added. `run` sends them; `add` never waits.
 
     Only adjacent plain pieces of text, or plain pieces of a thought, are merged: the joined text of all frames of one
-    kind is the text that was added. If a send fails, `run` ends with its error; frames that were not sent are lost.
+    kind is the text that was added. If a send fails, `run` ends with its error, and unsent frames are lost.
     """
 
     def __init__(self, send: Send, *, merge_secs: float) -> None:
@@ -40,12 +40,12 @@ class Merging:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether a frame was added that has to be sent at once, and `run` has not begun to send it."""
+        """Whether a frame was added that has to be sent at once, and that `run` has not begun to send."""
         return self._urgent
 
     def add(self, frame: AnyFrame) -> None:
-        """Add a frame. It is sent at once, with everything that was buffered before it, unless it continues a stream of
-        plain pieces."""
+        """Add a frame. Unless it continues a stream of plain pieces, it is sent at once, with everything that was
+        buffered before it."""
         if not _is_piece(frame):
             self._buffer.append(frame)
             self._urgent, self._streaming = True, None
@@ -57,12 +57,12 @@ class Merging:
         self._changed.set()
 
     def end(self) -> None:
-        """Note that nothing more is added: `run` sends the rest, and returns."""
+        """Mark the end: `run` sends the rest, and returns."""
         self._ended = self._urgent = True
         self._changed.set()
 
     async def run(self) -> None:
-        """Send until the end. Raises what a send raises."""
+        """Send until the end. Raises the errors of a send."""
         loop = asyncio.get_running_loop()
         not_before = loop.time()
         while True:
@@ -111,7 +111,7 @@ _PLAIN = frozenset({"type", "text"})
 
 
 def _is_piece(frame: AnyFrame) -> TypeGuard[_Piece]:
-    """Returns whether the frame has nothing but its text. A frame with more, such as `append_to_context`, is kept
+    """Returns whether the frame has only text. A frame with other fields, such as `append_to_context`, is kept
     unchanged."""
     return type(frame) in (LLMTextFrame, LLMThoughtTextFrame) and frame.model_fields_set <= _PLAIN
 

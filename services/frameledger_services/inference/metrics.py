@@ -20,7 +20,7 @@ _TOKENS = {
 }
 
 CANCELLED = "cancelled"
-"""The answer was interrupted or its worker stopped: not a failure of the provider."""
+"""The answer was interrupted or its worker stopped, which is not a failure of the provider."""
 
 
 class InferenceMetrics:
@@ -33,10 +33,10 @@ class InferenceMetrics:
     async def measured(
         self, request: Request, frames: AsyncGenerator[AnyFrame, None], pushed: Callable[[], Usage | None]
     ) -> AsyncGenerator[AnyFrame, None]:
-        """Yields the frames of an answer unchanged and counts it when it ends. Closing it closes the answer.
+        """Yields the frames of an answer unchanged, and counts the answer when it ends. Closing it closes the answer.
 
-        `pushed` returns the usage that the provider published last beside its frames: it counts for an answer that is
-        cut off.
+        `pushed` returns the latest usage that the provider published separately, which counts for an answer that is cut
+        off.
         """
         # No provider reports another model name in its answer: the response model is the requested model.
         of = request.provider, request.model, request.model

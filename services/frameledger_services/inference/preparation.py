@@ -1,6 +1,6 @@
-"""The request of a run: made from the context at exactly its version, and made again from the log later.
+"""The request of a run: made from the context at exactly its version, and rebuilt from the log later.
 
-Everything that a request is made of is on the log, except for the configuration of the service, which is in its
+Everything that a request is made from is on the log, except for the configuration of the service, which is in its
 worker's row (`service_config`). The start frame names the cancel tools that were offered, and the configuration if it
 had changed.
 """
@@ -25,8 +25,8 @@ CANCEL_TOOLS = "cancel_tools"
 """In the metadata of a start frame: the functions whose cancel tools the request offers."""
 
 CONFIG = "offer"
-"""In the metadata of a start frame: the service's configuration, if its worker's row has another one. The key is stored
-and never changes."""
+"""In the metadata of a start frame: the service's configuration, if it differs from the one in its worker's row. The
+key is stored and never changes."""
 
 _log = logs.get_logger("inference")
 
@@ -53,7 +53,7 @@ def request_of(
     except ProviderError as error:
         return error
     except Exception:
-        # An adapter is a plug-in, and a context may hold anything: its bug fails this run and no other.
+        # An adapter is a plug-in, and a context may contain anything: its bug fails this run and no other.
         _log.exception("run.adapter_failed", context_id=stored.context_id, version=stored.version)
         return ProviderError(
             "The provider's adapter failed on this context; the log of the worker has the error."
@@ -61,8 +61,8 @@ def request_of(
 
 
 def metadata_of(request: Request, config: Mapping[str, Any], registered: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what the start frame has to contain so that the request can be made again: `config` is the service's
-    configuration now, and `registered` the one in its worker's row."""
+    """Returns what the start frame has to contain so that the request can be rebuilt: `config` is the service's current
+    configuration, and `registered` the one in its worker's row."""
     metadata: dict[str, Any] = {}
     if request.builtin_tools:
         metadata[CANCEL_TOOLS] = sorted(cancelled_by(name) for name in request.builtin_tools)

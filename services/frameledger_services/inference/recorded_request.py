@@ -1,4 +1,4 @@
-"""The request of an attempt, made again from the log: byte for byte what was sent to the provider."""
+"""The request of an attempt, rebuilt from the log: byte for byte what was sent to the provider."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from frameledger_services.store.contexts import StoredContext
 
 
 class NoRequestError(NotFoundError):
-    """There is no request of a run to render again. The message says what is missing.
+    """A run has no request that can be rebuilt. The message says what is missing.
 
-    Remedy: Give a run that has started, of a provider that is installed.
+    Remedy: Name a run that has started, of a provider that is installed.
     """
 
 
@@ -42,7 +42,7 @@ class RecordedRequest:
 async def recorded_request(
     connection: Connection, context_id: str, run_id: str, attempt: int | None = None
 ) -> RecordedRequest:
-    """Returns what is recorded of the request of a run's attempt, by default of the latest one.
+    """Returns what is recorded about the request of a run's attempt, by default of the latest one.
 
     Raises `NoRequestError`, and `NoSuchContextError` for a context that does not exist.
     """
@@ -65,9 +65,9 @@ async def recorded_request(
 
 
 def rebuild(recorded: RecordedRequest, create: Callable[[str], LLMService[Any]]) -> Request:
-    """Returns the request, made again; `create` makes a service of a provider. Its hash may differ from the log's.
+    """Returns the rebuilt request; `create` creates a service of a provider. Its hash may differ from the log's.
 
-    Raises `ProviderError` if it cannot be made any more, and `NoRequestError` if this release cannot read the recorded
+    Raises `ProviderError` if it can no longer be made, and `NoRequestError` if this release cannot read the recorded
     configuration.
     """
     try:

@@ -1,4 +1,4 @@
-"""Publishing the frames of one run, under one claim."""
+"""Publishes the frames of one run, under one claim."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _log = logs.get_logger("inference")
 
 
 class RunPublisher:
-    """Publishes a run's frames, as caused by the frame that opened the run.
+    """Publishes a run's frames, with the frame that opened the run as their cause.
 
-    Frames that the broker does not accept are published again until it does, or until the lease is over, like those of
-    calls: an outage of the broker costs no attempt, and the model is not called again for an answer that it has already
+    Like frames of calls, frames that the broker does not accept are published again until it does, or until the lease
+    ends: an outage of the broker costs no attempt, and the model is not called again for an answer that it has already
     given.
     """
 
@@ -28,9 +28,9 @@ class RunPublisher:
         """What happens to the claim if the run is abandoned: once anything was published, this counts as an attempt."""
 
     async def publish(self, context_id: ContextId, frames: Sequence[AnyFrame]) -> None:
-        """Returns once the frames are on the log. Raises `TooLargeError` and ValueError for frames that are never
+        """Returns once the frames are on the log. Raises `TooLargeError` and ValueError for frames that can never be
         accepted, and `LeaseLostError`."""
-        # Also if it fails: the frames may arrive.
+        # Even if it fails: the frames may arrive.
         self.if_released = "release"
         await work.publish_until_accepted(
             partial(self._publisher.publish, context_id, *frames, causation_id=self._run.causation_id),

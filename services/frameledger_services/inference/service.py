@@ -1,4 +1,4 @@
-"""The inference service: answers the runs of its topic, each by one worker only, of many contexts concurrently."""
+"""The inference service: answers the runs of its topic, each by one worker only, for many contexts concurrently."""
 
 from __future__ import annotations
 
@@ -47,10 +47,11 @@ class InferenceService(work.BackgroundService):
     ) -> None:
         """`service` is the name of its consumer group; services that share their work have the same name and `models`.
 
-        `models` are the only models that it answers for, beside contexts that name none. Without them it answers for
-        its own model, and for those that no live worker lists. `slots` is how many runs it answers concurrently. The
-        model service may be changed while this runs, for instance by `append_system_instruction`: later requests follow
-        it. `metrics` records its metrics; the caller exposes them, for example with `telemetry.ops_server`.
+        `models` are the only models that it answers for, besides contexts that name none. Without them it answers for
+        its own model, and for those that no live worker lists. `slots` is the number of runs that it answers
+        concurrently. The model service may be changed while this runs, for instance by `append_system_instruction`;
+        later requests use the change. `metrics` records its metrics; the caller exposes them, for example with
+        `telemetry.ops_server`.
         """
         self._settings = settings
         self._model = model
@@ -85,7 +86,8 @@ class InferenceService(work.BackgroundService):
                 await self._connections.close()
 
     async def _perform(self, job: work.Job[ClaimedRun], session: work.Session) -> work.Ending:
-        """Answer one run. When asked to stop, it stops at once: the stream is closed, and nothing more is published."""
+        """Answer one run. If it is asked to stop, it stops at once: the stream is closed, and nothing more is
+        published."""
         run = job.claimed
         publishing = RunPublisher(session.publisher, run)
         dependencies = RunDependencies(
@@ -95,7 +97,7 @@ class InferenceService(work.BackgroundService):
             next_attempt=partial(session.next_attempt, run),
             merge_secs=self._settings.inference_merge_ms / 1000,
             retries=self._settings.inference_retries,
-            # Twice before the timekeeper fails the run for silence; 0 switches that off.
+            # Twice before the timekeeper fails the run for silence; 0 disables that.
             keepalive_secs=self._settings.timekeeper_run_silent_secs / 3 or None,
             secrets=self._model.secrets(),
             metrics=self._metrics,
@@ -137,13 +139,13 @@ class InferenceService(work.BackgroundService):
 
 
 def default_name(provider: str) -> str:
-    """Returns the name of a service that was not given one. It names the provider: services of two providers must each
-    see every run."""
+    """Returns the default name of a service. It contains the provider, because services of two providers must each see
+    every run."""
     return f"inference-{provider}"
 
 
 class _ParkedError(Exception):
-    """The context was parked after the run was claimed. The run is answered once it is resumed."""
+    """The context was parked after the run was claimed. The run is answered once the context is resumed."""
 
 
 async def _unless(stop: asyncio.Event, working: Coroutine[Any, Any, _T]) -> _T | None:
@@ -156,7 +158,7 @@ async def _unless(stop: asyncio.Event, working: Coroutine[Any, Any, _T]) -> _T |
             work_task, stop_task = tasks.create_task(working), tasks.create_task(stop.wait())
             await asyncio.wait((work_task, stop_task), return_when=asyncio.FIRST_COMPLETED)
             stop_task.cancel()
-            # Again: a provider may mistake a cancellation for something else, and continue.
+            # Again, because a provider may misinterpret a cancellation, and continue.
             while not work_task.done():
                 work_task.cancel()
                 await asyncio.wait((work_task,), timeout=CANCEL_AGAIN_SECONDS)

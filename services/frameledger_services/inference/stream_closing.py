@@ -1,4 +1,4 @@
-"""Closing a provider's stream, in time and without hiding that the run was stopped."""
+"""Closes a provider's stream, in time and without hiding that the run was stopped."""
 
 from __future__ import annotations
 
