@@ -1,2 +1,1 @@
-"""Everything of Frameledger that does IO. The frames and the fold are in `frameledger`, which never imports this
-package."""
+"""All of Frameledger's IO. The frames and the fold are in `frameledger`, which never imports this package."""

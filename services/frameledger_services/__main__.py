@@ -11,11 +11,11 @@ from frameledger_services.forked_command import BecomeCommand
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
 INTERRUPTED = 130
-"""The exit code of a shell for a command that SIGINT ended."""
+"""The exit code in shells for a command that SIGINT ended."""
 
 
 def main() -> None:
-    """Run the command line. A missing extra is one sentence on standard error, and exit code 1.
+    """Run the command line. A missing extra is reported as one sentence on standard error, with exit code 1.
 
     Ctrl-C ends it with exit code 130, also while it is imported.
     """
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _run(command_line: Callable[[], None]) -> None:
-    """Run it with the words that this process was called with; in one that `up` has forked, with those it was given."""
+    """Run it with this process's arguments; in a process that `up` forked, with the arguments that it was given."""
     while True:
         try:
             command_line()
@@ -43,10 +43,10 @@ def _run(command_line: Callable[[], None]) -> None:
 
 
 def _collect_garbage_where_there_is_some() -> None:
-    """A command imports hundreds of modules and ends. To look for garbage among them at every 700 new objects, and
-    through all of them at the end, took a third of the processor time of most commands."""
+    """Reduce garbage collection. A command imports hundreds of modules and ends: a collection at every 700 new objects,
+    and a full one at the end, took a third of the processor time of most commands."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, 20, 20)
-    # What is left goes with the process.
+    # The rest is freed with the process.
     atexit.register(gc.freeze)
 
 

@@ -1,4 +1,4 @@
-"""The values that a field of a model accepts, in words: for the error message when it was given another one."""
+"""The values that a field of a model accepts, as text for an error message about another value."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ _NOUNS: Mapping[Any, str] = {
 
 
 def accepted_values(model: type[BaseModel], name: str) -> str:
-    """Returns what a field takes, such as "a whole number from 1 to 65535" or "debug, info or error"."""
+    """Returns what a field accepts, such as "a whole number from 1 to 65535" or "debug, info or error"."""
     field = model.model_fields[name]
     of_type, metadata = _unwrapped(field.annotation, field.metadata)
     if get_origin(of_type) is Literal:
@@ -34,7 +34,7 @@ def accepted_values(model: type[BaseModel], name: str) -> str:
 
 
 def _unwrapped(annotation: Any, metadata: list[Any]) -> tuple[Any, list[Any]]:
-    """Returns the type itself, without `Annotated` and `| None`, and the limits around it."""
+    """Returns the type itself, without `Annotated` and `| None`, and its limits."""
     if get_origin(annotation) in (Union, types.UnionType):
         [annotation] = [one for one in get_args(annotation) if one is not type(None)]
         return _unwrapped(annotation, metadata)

@@ -56,7 +56,7 @@ def _token_file(path: Path) -> Any:
 
     class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # untyped, so it is Any
         async def token(self) -> str:
-            # A small local file: reading it is quicker than starting a thread.
+            # A small local file: reading it is faster than starting a thread.
             return path.read_text(encoding="utf-8").strip()
 
     return TokenFile()

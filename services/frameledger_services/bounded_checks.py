@@ -1,6 +1,6 @@
-"""Checks of JSON Schema that take time in proportion to schema and arguments, whatever both are.
+"""Checks of JSON Schema whose time is proportional to schema and arguments, whatever both are.
 
-A worker checks arguments in the event loop of all its calls: a check that never ended would hold up all of them, and
+A worker checks arguments in the event loop of all its calls: a check that never ended would block all of them, and then
 each worker that took its call over.
 """
 
@@ -20,26 +20,26 @@ from jsonschema.exceptions import ValidationError
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 MAX_PATTERNS = 100
-"""Compiled patterns that are kept. One takes up to some ten megabytes."""
+"""Number of compiled patterns that are kept. One takes up to some ten megabytes."""
 
 MAX_REFERENCES = 10_000
-"""References of a client's schema that one check follows. Without a limit their number doubles with each level of a
+"""The number of references in a client's schema that one check follows. Without a limit it doubles with each level of a
 schema that refers to the next level twice."""
 
 MAX_WORK = 500_000
-"""Of checking the schemas of one client's functions, in units of some 10 to 20 us (`work_of`): five to ten
-seconds. It is room for 128 functions of 60 parameters. A frame has room for a schema that takes minutes."""
+"""The limit for checking the schemas of one client's functions, in units of some 10 to 20 us (`work_of`): five to ten
+seconds. That is enough for 128 functions of 60 parameters. A frame has room for a schema that takes minutes."""
 
-_OF_A_SCHEMA = 50
-_OF_A_CHARACTER = 10
-"""Of a regular expression, which Python compiles to find out whether it is one."""
+_WORK_PER_SCHEMA = 50
+_WORK_PER_CHARACTER = 10
+"""Work per character of a regular expression, which Python compiles to check its validity."""
 
-_OF_NAMES = frozenset(
+_KEYWORDS_WITH_NAMES = frozenset(
     ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 )
-"""Keywords whose objects have names of their own, and a schema behind each."""
+"""Keywords whose objects have arbitrary names, each with a schema."""
 
-_OF_VALUES = frozenset(("enum", "const", "default", "examples"))
+_KEYWORDS_WITH_VALUES = frozenset(("enum", "const", "default", "examples"))
 """Keywords with values, which take no time."""
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -50,11 +50,11 @@ _followed: ContextVar[Iterator[int]] = ContextVar("followed")
 
 @lru_cache(maxsize=16)
 def bounded(checker: type[Any], *, from_a_client: bool) -> type[Any]:
-    """Returns a class of `jsonschema` with checks that are bounded. `errors` runs them.
+    """Returns a subclass of a `jsonschema` class whose checks are bounded. `errors` runs them.
 
     Python's regular expressions take exponential time for some patterns, so Rust's engine matches them. A pattern that
-    it does not support, such as one with a lookahead, is matched by Python's if the schema is the application's, which
-    should know it. In a schema `from_a_client` such a pattern is not checked. Nor are the keywords that choose
+    it does not support, such as one with a lookahead, is matched by Python's engine if the schema is the application's,
+    which is trusted. In a schema `from_a_client` such a pattern is not checked. Nor are the keywords that select
     properties by patterns, and `unevaluatedItems`, which checks everything within it twice.
 
     A `$schema` within a schema has no effect: `jsonschema` would continue with a class that is not bounded.
@@ -82,17 +82,17 @@ def bounded(checker: type[Any], *, from_a_client: bool) -> type[Any]:
 
 
 def errors(validator: Any, instance: Any) -> Iterator[ValidationError]:
-    """Yields what an instance of a bounded class finds. Raises RecursionError for too many references, and what
-    `jsonschema` raises for some schemas, which may be anything."""
+    """Yields the errors that a bounded validator finds in an instance. Raises RecursionError for too many references,
+    and whatever `jsonschema` raises for some schemas."""
     _followed.set(itertools.count(1))
     found: Iterator[ValidationError] = validator.iter_errors(instance)
     return found
 
 
 def check_schema(checker: type[Any], schema: Any, *, from_a_client: bool) -> None:
-    """As the class method of `jsonschema`, in bounded time. A pattern that only Rust's engine has is refused in a
-    schema `from_a_client`, since compiling it may take far longer than `work_of` counts. Raises its `SchemaError`,
-    and RecursionError."""
+    """Check a schema like the class method of `jsonschema`, in bounded time. In a schema `from_a_client`, a pattern
+    that only Rust's engine supports is refused, since compiling it may take far longer than `work_of` counts. Raises
+    its `SchemaError`, and RecursionError."""
     of_schemas = jsonschema.validators.validator_for(checker.META_SCHEMA, default=checker)
     formats = jsonschema.FormatChecker(())
     formats.checkers = dict(of_schemas.FORMAT_CHECKER.checkers)
@@ -104,30 +104,30 @@ def check_schema(checker: type[Any], schema: Any, *, from_a_client: bool) -> Non
 
 
 def work_of(schema: Any) -> int:
-    """Returns an upper bound of the work of checking a schema; it stops counting beyond `MAX_WORK`."""
+    """Returns an upper bound of the work of checking a schema. Counting stops above `MAX_WORK`."""
     work = 0
     waiting: list[tuple[Any, str]] = [(schema, "")]
     while waiting and work <= MAX_WORK:
         value, keyword = waiting.pop()
         if isinstance(value, Mapping):
-            work += len(value) + _OF_A_SCHEMA
+            work += len(value) + _WORK_PER_SCHEMA
             if work > MAX_WORK:
                 break
             if keyword == "patternProperties":
-                work += _OF_A_CHARACTER * sum(len(name) for name in value)
-            elif keyword not in _OF_NAMES and isinstance(pattern := value.get("pattern"), str):
-                work += _OF_A_CHARACTER * len(pattern)
+                work += _WORK_PER_CHARACTER * sum(len(name) for name in value)
+            elif keyword not in _KEYWORDS_WITH_NAMES and isinstance(pattern := value.get("pattern"), str):
+                work += _WORK_PER_CHARACTER * len(pattern)
             waiting += (
-                (one, "" if keyword in _OF_NAMES else name)
+                (one, "" if keyword in _KEYWORDS_WITH_NAMES else name)
                 for name, one in value.items()
-                if keyword in _OF_NAMES or name not in _OF_VALUES
+                if keyword in _KEYWORDS_WITH_NAMES or name not in _KEYWORDS_WITH_VALUES
             )
         elif isinstance(value, list | tuple):
             work += len(value)
             if work <= MAX_WORK:
                 waiting += ((one, "") for one in value)
         elif isinstance(value, bool):
-            work += _OF_A_SCHEMA
+            work += _WORK_PER_SCHEMA
         else:
             work += 1
     return work
@@ -151,7 +151,8 @@ def _reference(own: Any, validator: Any, reference: str, instance: Any, schema: 
 
 
 def _unique_items(validator: Any, unique: object, instance: Any, _: object) -> Iterator[ValidationError]:
-    """As `jsonschema` has it, which compares each pair of items that cannot be sorted. 1 and 1.0 are two items here."""
+    """Like `jsonschema`, which compares each pair of items that cannot be sorted. 1 and 1.0 are different items
+    here."""
     if unique and validator.is_type(instance, "array"):
         distinct = {json.dumps(item, sort_keys=True) for item in instance}
         if len(distinct) < len(instance):

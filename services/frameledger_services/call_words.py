@@ -1,18 +1,18 @@
-"""Messages that the model reads as the result of a call whose function returned none. The function service and the
-timekeeper use the same texts. No text contains a time or a limit, because these differ between services, or an error of
-a handler, because it may contain secrets."""
+"""Messages for the model as the result of a call whose function returned none. The function service and the timekeeper
+use the same texts. No text contains a time or a limit, because these differ between services, or an error of a handler,
+because it may contain secrets."""
 
 from __future__ import annotations
 
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE
 
 LONGEST_NAME = 200
-"""Characters of a function's name in what settles its call. No provider takes a name of more than 128."""
+"""Maximum number of characters of a function's name in the texts. No provider accepts a name of more than 128."""
 
 
 def shown(name: str) -> str:
-    """Returns the name, shortened: a frame that announces a call may be full of it, and then none that has it beside
-    more could be published. No rule of the fold looks at the name in a settlement."""
+    """Returns the name, shortened: a frame that announces a call may be nearly filled by it, and then no frame with the
+    name and more could be published. No rule of the fold reads the name in a settlement."""
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
 
 

@@ -1,7 +1,6 @@
 """Tools by which a model cancels its own calls: `cancel_<name>`, one for each asynchronous tool that opted in.
 
-The module is outside of the rooms because the inference service offers these tools and the function service serves
-them.
+The module is outside the rooms because the inference service offers these tools and the function service serves them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from frameledger.tools import FunctionSchema, tool_name, tool_names
 PREFIX = "cancel_"
 
 LONGEST = 64
-"""Characters of the longest name that every provider accepts. A longer one would fail each request that offers it."""
+"""The maximum length of a name that every provider accepts. A longer one would fail each request that offers it."""
 
 
 def cancel_name(function_name: str) -> str:

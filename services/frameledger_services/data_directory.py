@@ -59,7 +59,7 @@ def running() -> list[Path]:
 
 
 def is_running(directory: Path) -> bool:
-    """Returns whether an `up` runs in this data directory. What one that was killed left there says nothing."""
+    """Returns whether an `up` runs in this data directory. Files that a killed `up` left there do not count."""
     try:
         return is_locked(directory)
     except OSError:
@@ -70,7 +70,7 @@ def is_locked(directory: Path) -> bool:
     """Returns whether an `up` has the lock of this data directory. Raises OSError if the lock cannot be opened."""
     file = os.open(directory / RUN / LOCK, os.O_RDONLY)
     try:
-        # Shared, so that two that ask at once do not take each other for an `up`.
+        # Shared, so that two processes that check at once do not take each other for an `up`.
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -80,8 +80,8 @@ def is_locked(directory: Path) -> bool:
 
 
 def _notes() -> Path:
-    """Raises FileNotFoundError for a user without a home directory, as a number that no system knows is in a
-    container."""
+    """Returns the folder of the records. Raises FileNotFoundError for a user without a home directory, such as a number
+    in a container that has no entry."""
     state = os.environ.get("XDG_STATE_HOME", "").strip() or "~/.local/state"
     try:
         return Path(state).expanduser() / "frameledger" / "running"

@@ -6,9 +6,9 @@ connection checks whether the server is executing it. If it is, the statement ma
 the connection is closed. The caller gets a `psycopg.OperationalError`, as if the server had died, and reconnects. If
 the address has several hosts, the next one is tried after `connect_seconds`.
 
-A server that refuses the second connection, such as one that has no more of them, is alive, and says nothing about the
-statement. Whoever hung up on it would not be let in again either. So the statement keeps its connection, and the server
-is asked again later.
+A server that refuses the second connection, for instance because it has none left, is alive, but the state of the
+statement is unknown. If the first connection were closed, no new one would be accepted either. So the statement keeps
+its connection, and the server is asked again later.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ UNLIMITED: Mapping[str, str] = {
     "transaction_timeout": "0",
     "idle_session_timeout": "0",
 }
-"""Session settings of projectors and of commands that fold or check whole conversations: limits that an administrator
-gave the role or the database would abort a long statement each time it is tried again, or end a session that owns
-partitions. A connection that falls silent is noticed by itself."""
+"""Session settings of projectors and of commands that fold or check whole conversations. Limits that an administrator
+set for the role or the database would abort a long statement each time it is retried, or end a session that owns
+partitions. Connections that fall silent are detected anyway."""
 
 READABLE: Mapping[str, str] = {
     "datestyle": "ISO",
     "default_transaction_isolation": "read committed",
     "standard_conforming_strings": "on",
 }
-"""Settings of every session, whatever the environment, the address, the role or the database say: psycopg reads no
-other form of times, statements that wait for each other are written for this isolation, and those with a backslash for
-one that is a character."""
+"""Settings of every session, whatever the environment, the address, the role or the database specify: psycopg reads
+only this form of times, statements that wait for each other are written for this isolation level, and those with a
+backslash for one that is an ordinary character."""
 
 LISTENERS_ASK_SECONDS = 5.0
 """A connection that only listens sends an empty query after this time without a notification, to detect a dead
@@ -107,7 +107,7 @@ def address(settings: Settings, name: str, **parameters: str | int) -> str:
 
 
 def connect_seconds(lease: float, hosts: int) -> int:
-    """Returns the connect timeout of one host: all hosts are tried within one lease, if possible."""
+    """Returns the connect timeout for one host, so that all hosts are tried within one lease if possible."""
     return max(MIN_CONNECT_SECONDS, min(MAX_CONNECT_SECONDS, int(lease / (hosts + 0.5))))
 
 
@@ -120,8 +120,8 @@ async def connect(
     **parameters: str | int,
 ) -> GuardedConnection:
     """Returns a connection in autocommit. Its session has those of these settings that the server knows, unless the
-    address sets them in `options`, and always those of `READABLE`. `role` is the role that its user needs for what the
-    caller does: a statement for which the user lacks a permission raises `MissingPermissionError`, which names it.
+    address sets them in `options`, and always those of `READABLE`. `role` is the role that its user needs for the
+    caller's work: if the user lacks a permission for a statement, `MissingPermissionError` names the role.
 
     Raises `psycopg.OperationalError` if no host of the address accepts the connection, and `PoolerError`.
     """
@@ -143,7 +143,7 @@ async def connect(
 
 
 class GuardedConnection(AsyncConnection[Any]):
-    """A connection that closes if the server neither responds nor executes its statement. Made by `connect`."""
+    """A connection that closes if the server neither responds nor executes its statement. Created by `connect`."""
 
     _where = ""
     _backend = 0
@@ -152,7 +152,7 @@ class GuardedConnection(AsyncConnection[Any]):
     _user = ""
 
     async def begin(self, where: str, session: Mapping[str, str], role: Role = "frameledger_reader") -> None:
-        """Set the session's settings and read its server process. Not by `options`, which poolers do not support."""
+        """Set the session's settings and read its server process. Not with `options`, which poolers do not support."""
         self.server_cursor_factory = _ServerCursor
         info = self.info
         self._role, self._user = role, info.user
@@ -167,7 +167,7 @@ class GuardedConnection(AsyncConnection[Any]):
         await _refuse_pooler(self, where)
 
     async def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
-        """Called by psycopg to wait for every answer."""
+        """Called by psycopg to wait for any answer."""
         loop = asyncio.get_running_loop()
         asking: asyncio.Task[None] | None = None
 
@@ -192,7 +192,8 @@ class GuardedConnection(AsyncConnection[Any]):
                 asking.cancel()
 
     async def __aexit__(self, *raised: Any) -> None:
-        """Closed also if the task is cancelled while it commits or rolls back: psycopg's own stays open then."""
+        """Close it even if the task is cancelled while it commits or rolls back; psycopg's own connection would stay
+        open."""
         try:
             await super().__aexit__(*raised)
         finally:
@@ -215,7 +216,7 @@ class GuardedConnection(AsyncConnection[Any]):
             await asyncio.sleep(SILENT_SECONDS)
 
     async def _is_worked_for(self) -> bool:
-        """Whether the server executes the statement, or is alive and lets nobody in who could ask."""
+        """Whether the server executes the statement, or is alive and accepts no connection that could ask."""
         try:
             async with (
                 asyncio.timeout(ASK_SECONDS),
@@ -230,8 +231,8 @@ class GuardedConnection(AsyncConnection[Any]):
             return False
 
     async def _is_alive(self) -> bool:
-        """Whether the server answers at all, be it with a refusal: that is no part of psycopg's error, except in words
-        of the server's language, and libpq's ping blocks the process. A server answers this request whoever asks."""
+        """Whether the server answers at all, even with a refusal. psycopg's error shows a refusal only as text in the
+        server's language, and libpq's ping blocks the process. A server answers this request without authentication."""
         with suppress(OSError, psycopg.Error, TimeoutError):
             async with asyncio.timeout(ASK_SECONDS):
                 reader, writer = await self._dial()
@@ -258,8 +259,8 @@ class GuardedConnection(AsyncConnection[Any]):
 
 
 class _ServerCursor(AsyncServerCursor[Any]):
-    """A cursor on the server that is closed here also if its connection turns out to be lost when the server is told:
-    psycopg's own stays open then, and Python warns of it."""
+    """A server-side cursor that is also closed here if the connection turns out to be lost when the server is told.
+    psycopg's own cursor would stay open, and Python warn about it."""
 
     async def close(self) -> None:
         try:
@@ -307,7 +308,7 @@ def _hosts(parameters: Mapping[str, Any]) -> int:
     return max(len(str(parameters.get(name) or "").split(",")) for name in ("host", "hostaddr"))
 
 
-# A setting that this server does not know is left out: `transaction_timeout` is new in PostgreSQL 17.
+# A setting that this server does not know is omitted: `transaction_timeout` is new in PostgreSQL 17.
 _BEGIN = """
     SELECT pg_backend_pid(), array(
         SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS chosen (name, value)
@@ -316,7 +317,8 @@ _BEGIN = """
 """
 
 _SSL_REQUEST = bytes.fromhex("00000008 04d2162f")
-"""Of PostgreSQL's protocol: asks whether it speaks TLS. It answers with one character, before anything else."""
+"""A request of PostgreSQL's protocol that asks whether the server supports TLS. It answers with one character, before
+anything else."""
 
 # With `track_activities` off the server does not know what its sessions do.
 _IS_ACTIVE = "SELECT FROM pg_stat_activity WHERE pid = %s AND state IN ('active', 'disabled')"

@@ -1,6 +1,5 @@
-"""The file descriptors of this process: whether it has any left, and how many it may have. If none is left, a
-connection cannot be made, and fails like one to a server that is down: libpq gives no reason, and aiokafka only logs
-it."""
+"""The file descriptors of this process: whether any are left, and their maximum number. If none is left, connecting
+fails as if the server were down: libpq gives no reason, and aiokafka only logs it."""
 
 from __future__ import annotations
 
@@ -10,11 +9,11 @@ import resource
 from contextlib import suppress
 
 ENOUGH = 16_384
-"""For the followers of a gateway, its other connections and its files, several times over."""
+"""Enough for the followers of a gateway, its other connections and its files, several times over."""
 
 
 def shortage() -> str:
-    """Returns a sentence with the remedy if this process can open nothing more; otherwise an empty text."""
+    """Returns a sentence with the remedy if this process cannot open anything more, otherwise an empty text."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
@@ -27,11 +26,11 @@ def shortage() -> str:
 
 
 def allow_enough() -> None:
-    """Raise the limit of this process to `ENOUGH`, or as far as its user may. Most systems begin with 1,024 or 256."""
+    """Raise the limit of this process to `ENOUGH`, or as far as its user may. Most systems start with 1,024 or 256."""
     limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY or limit >= ENOUGH:
         return
-    # macOS allows less than it says.
+    # macOS allows less than it reports.
     with suppress(OSError, ValueError):
         wanted = ENOUGH if most == resource.RLIM_INFINITY else min(ENOUGH, most)
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))

@@ -1,4 +1,4 @@
-"""Errors out of exception groups, which task groups raise.
+"""Extracts errors from exception groups, which task groups raise.
 
 It imports nothing, so that a command reports an error without loading the clients of the broker or the database.
 """
@@ -14,8 +14,8 @@ def first(error: BaseException) -> BaseException:
 
 
 def sole(error: BaseException) -> BaseException:
-    """Returns the only error of a group, at any depth. Returns a group of several errors as it is, without the groups
-    of one around it, and an error that is not a group unchanged."""
+    """Returns the only error of a group, at any depth. Returns a group of several errors unchanged except for enclosing
+    groups of one, and an error that is not a group unchanged."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

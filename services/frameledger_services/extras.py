@@ -42,7 +42,7 @@ MODULES = {
 }
 
 SEPARATE = frozenset({"pipecat", "agents"})
-"""Extras that `all` does not include: frameworks, which their users have installed already. Pipecat takes half a
+"""Extras that `all` does not include: frameworks, which their users have already installed. Pipecat takes half a
 gigabyte, and the Agents SDK requires its own version of `openai`."""
 
 

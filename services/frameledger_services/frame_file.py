@@ -13,15 +13,16 @@ from frameledger.ids import Version
 from frameledger.record import MAX_VALUE_BYTES, DecodeError, decode
 
 Outcome = Literal["applied", "ignored", "unknown", "duplicate", "rejected"]
-"""The fold's outcomes, and two for lines that it never sees: a frame whose id came before, and what is no frame."""
+"""The fold's outcomes, and two for lines that are not folded: a frame with the id of an earlier one, and an invalid
+frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What became of a line. `number` counts from 1, empty lines included.
+    """The outcome of a line. `number` counts from 1, including empty lines.
 
     `version` is None for a duplicate and for a rejected line, `frame` for the latter. `reason` is the fold's for an
-    ignored frame and the decoder's for a rejected line; `detail` says the latter to people.
+    ignored frame and the decoder's for a rejected line; `detail` describes the latter for people.
     """
 
     number: int
@@ -39,10 +40,10 @@ class Line:
 
 
 def fold_lines(file: BinaryIO, folding: Folding, at: int | None = None) -> Iterator[Line]:
-    """Fold the frames of a file, line by line as they are asked for, up to the first `at` frames.
+    """Fold the frames of a file, line by line as they are read, up to the first `at` frames.
 
-    A line that is no frame is rejected and changes nothing, as a log sets it aside; it does not count as one of the
-    `at` frames, and a duplicate does. Empty lines are passed over. Nothing of the file is kept.
+    A line that is not a frame is rejected and changes nothing, like a dead letter on a log; it does not count as one of
+    the `at` frames, while a duplicate does. Empty lines are skipped. Nothing of the file is kept in memory.
     """
     frames = 0
     lines = _lines(file)
@@ -71,8 +72,8 @@ def _fold(number: int, value: bytes, folding: Folding) -> Line:
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Each line that is not empty, with its number. Of one that is too long to be a frame, the beginning: as much as
-    the decoder needs to say so."""
+    """Yields each line that is not empty, with its number. Of a line that is too long for a frame, only the beginning:
+    enough for the decoder to report that."""
     number = 0
     longest = MAX_VALUE_BYTES + 2  # with the end of a line as Windows writes it
     while line := file.readline(longest):

@@ -1,4 +1,4 @@
-"""Numbers that Python reads and writes in JSON, and that JSON does not have."""
+"""Numbers that Python reads and writes as JSON although JSON does not have them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def no_constant(name: str) -> NoReturn:
 
 
 def check_json(value: Any) -> None:
-    """Raise ValueError unless this is a value that a frame can hold: no object of Python, no NaN or infinity, and no
+    """Raise ValueError unless this is a value that a frame can contain: no Python objects, no NaN or infinity, and no
     number beyond a double."""
     try:
         strict_json.loads(json.dumps(value, allow_nan=False).encode())

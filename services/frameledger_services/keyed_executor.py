@@ -1,8 +1,8 @@
-"""An executor of jobs, within one event loop: those of one key begin in order, those of many keys run concurrently.
+"""An executor of jobs, within one event loop: jobs of one key begin in order, those of different keys run concurrently.
 
-A key's jobs begin in the order in which they were submitted. The next one begins when those before it have ended or
-released the order, and at most `per_key` jobs of a key run at once. A job that waits for its turn has a slot too, so
-that no more work is claimed than can be done: callers submit only while a slot is free.
+A key's jobs begin in the order in which they were submitted. The next one begins when the previous ones have ended or
+released the order, and at most `per_key` jobs of a key run at once. A job that waits for its turn also occupies a slot,
+so that no more work is claimed than can be done: callers submit only while a slot is free.
 """
 
 from __future__ import annotations
@@ -22,20 +22,19 @@ class Ticket:
         self.key = key
         self.job = job
         self.holds_order = True
-        """The next job of its key waits for it."""
+        """Whether the next job of its key waits for it."""
 
         self._released = released
 
     def release_order(self) -> None:
-        """Let the next job of this key begin, if `per_key` allows, while this one runs. Called twice it does nothing
-        more."""
+        """Let the next job of this key begin, if `per_key` allows, while this one runs. A second call does nothing."""
         if self.holds_order:
             self.holds_order = False
             self._released()
 
 
 class _Key:
-    """What runs and what waits of one key."""
+    """The running and the waiting jobs of one key."""
 
     def __init__(self) -> None:
         self.waiting: deque[Ticket] = deque()
@@ -46,8 +45,8 @@ class _Key:
 class KeyedExecutor:
     """Runs jobs as tasks of a task group.
 
-    A job that raises ends the group: expected failures are the job's own to handle, and the rest are bugs. If the group
-    is cancelled, jobs that wait never begin.
+    A job that raises an error ends the group: expected failures are the job's own to handle, and the others are bugs.
+    If the group is cancelled, waiting jobs never begin.
     """
 
     def __init__(self, tasks: asyncio.TaskGroup, *, slots: int, per_key: int = 1) -> None:
@@ -63,7 +62,7 @@ class KeyedExecutor:
 
     @property
     def free_slots(self) -> int:
-        """How many more jobs may be submitted: `slots` less those that run or wait for their turn."""
+        """The number of jobs that may be submitted: `slots` minus those that run or wait for their turn."""
         return self._slots - self._used
 
     @property
@@ -77,7 +76,7 @@ class KeyedExecutor:
             await self._next_change()
 
     async def join(self) -> None:
-        """Returns once no job runs and none waits."""
+        """Returns once no job runs or waits."""
         while self.is_busy:
             await self._next_change()
 
@@ -93,7 +92,7 @@ class KeyedExecutor:
         return ticket
 
     def withdraw(self, ticket: Ticket) -> bool:
-        """Withdraw a job that has not begun. Returns whether it had not; False too if it was withdrawn before."""
+        """Withdraw a job that has not begun. Returns False if it has begun or was already withdrawn."""
         of_key = self._keys.get(ticket.key)
         if of_key is None or ticket not in of_key.waiting:
             return False
@@ -124,7 +123,7 @@ class KeyedExecutor:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # The task was not cancelled: the error came out of the job, such as from a task that it awaited.
+            # The task was not cancelled: the job raised the error, such as from a task that it awaited.
         finally:
             ticket.holds_order = False
             of_key.running -= 1

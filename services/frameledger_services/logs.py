@@ -48,9 +48,9 @@ _BLANK = vars(logging.LogRecord("", logging.INFO, "", 0, "", (), None))
 
 
 class FrequentEvent:
-    """An event that is logged so often that it has to be fast, always with the same values of most fields: those are
-    rendered once. It is logged as by a logger of `get_logger`, but without bound fields and without a line of code.
-    Where `configure` sends JSON lines to a stream, it writes its line there without a record."""
+    """An event that is logged so often that it has to be fast, with the same values of most fields each time, which are
+    rendered once. It is logged as by a logger of `get_logger`, but without bound fields and without a line of code. If
+    `configure` sends JSON lines to a stream, it writes its line there without a record."""
 
     def __init__(self, room: str, event: str, **fields: Any) -> None:
         """The event of `room`, with the constant fields."""
@@ -71,7 +71,7 @@ class FrequentEvent:
             if handler.has_written(self._begin + _line(rest)[1:]):
                 return
         ours = {**self._constant, **fields}
-        # Not by its constructor, which computes the attributes that all records share.
+        # Not with its constructor, which computes the attributes that all records share.
         record = logging.LogRecord.__new__(logging.LogRecord)
         vars(record).update(
             _BLANK,
@@ -109,8 +109,8 @@ def configure(level: Level, form: Format, *, stream: IO[str] | None = None) -> N
 
 @contextmanager
 def bound(**ids: str | int | None) -> Iterator[None]:
-    """Within the block, add these fields to every event of this task and of tasks that it starts. Fields of the event
-    itself take precedence. Fields that are None are left out."""
+    """Add these fields to every event of this task and of tasks that it starts, within the block. Fields of the event
+    itself take precedence. Fields that are None are omitted."""
     with structlog.contextvars.bound_contextvars(
         **{name: one for name, one in ids.items() if one is not None}
     ):
@@ -172,7 +172,7 @@ def _line(fields: Mapping[str, Any]) -> bytes:
 
 
 class _JsonHandler(logging.StreamHandler[IO[str]]):
-    """Writes records to a stream, and lines that are made already."""
+    """Writes records to a stream, and prepared lines."""
 
     def has_written(self, line: bytes) -> bool:
         """Write a line. Returns whether that worked; if not, the handler reports it with the record."""
@@ -188,7 +188,7 @@ class _JsonHandler(logging.StreamHandler[IO[str]]):
 
 
 def _only_handler(logger: logging.Logger) -> _JsonHandler | None:
-    """Returns the handler of `configure`, unless another handler gets the records of this logger, or a filter is
+    """Returns the handler of `configure`, unless another handler receives the records of this logger, or a filter is
     set."""
     if logger.filters:
         return None
@@ -230,8 +230,8 @@ def _fields(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def _escape_fields(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Replace control characters, which a terminal would obey: ids and messages come from anybody. Values that are no
-    text are rendered by `repr`, which does so too."""
+    """Replace control characters, which a terminal would execute: ids and messages come from anyone. Values that are
+    not text are rendered by `repr`, which also replaces them."""
     return {
         name: escaped(value, but="\n\t" if name == "event" else "") if isinstance(value, str) else value
         for name, value in event.items()
@@ -239,8 +239,8 @@ def _escape_fields(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def _traceback(output: TextIO, exc_info: ExcInfo) -> None:
-    """Write an exception as everywhere else. structlog's own choice, Rich's, has the values of all local variables:
-    conversations and passwords."""
+    """Write an exception with Python's traceback. structlog's default, Rich's, contains the values of all local
+    variables: conversations and passwords."""
     output.write("\n" + escaped("".join(traceback.format_exception(*exc_info)).rstrip("\n"), but="\n\t"))
 
 

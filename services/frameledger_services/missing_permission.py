@@ -1,6 +1,6 @@
-"""The error for a database user that may not do what a process needs. It names the role that would let it.
+"""The error for a database user that lacks a permission that a process needs. It names the role that grants it.
 
-`frameledger migrate` creates the roles. Every connection of `database` states which of them its user needs.
+`frameledger migrate` creates the roles. Every connection of `database` states which role its user needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class MissingPermissionError(ConfigurationError, errors.InsufficientPrivilege):
     """
 
     def __init__(self, error: errors.InsufficientPrivilege, user: str, remedy: str) -> None:
-        """`error` is PostgreSQL's. If it has a hint, one of our functions raised it, and says itself what to do."""
+        """`error` is PostgreSQL's. If it has a hint, one of our functions raised it, and the hint is the remedy."""
         refusal, hint = error.diag.message_primary or str(error).strip(), error.diag.message_hint
         self.problem = refusal if hint else f"The database user {user!r} lacks a permission: {refusal}."
         self.remedy = hint or remedy
@@ -30,7 +30,7 @@ class MissingPermissionError(ConfigurationError, errors.InsufficientPrivilege):
 
 def lacks(error: errors.InsufficientPrivilege, user: str, role: Role) -> MissingPermissionError:
     """Returns the error for a user that needs this role."""
-    # Quoted as an identifier: a name such as `my-app` is none without quotes.
+    # Quoted as an identifier: a name such as `my-app` is not one without quotes.
     quoted = '"' + user.replace('"', '""') + '"'
     remedy = (
         f"Run as a superuser, or as the user who created the roles: GRANT {role} TO {quoted}; "

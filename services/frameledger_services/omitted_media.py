@@ -1,7 +1,7 @@
 """Media in messages that were too large to store: a mark with hash and size is stored in their place. Pure.
 
-The Pipecat bridge stores the mark. What reads such a message for a model, a restored pipeline or an inference worker,
-gives it a text instead: providers refuse the mark, and every later answer would fail.
+The Pipecat bridge stores the mark. Code that reads such a message for a model, a restored pipeline or an inference
+worker, replaces it by a text: providers refuse the mark, and every later answer would fail.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# An object with only the first name is the mark. An application's object with that shape is stored in the second one.
+# An object with only the first name is the mark. An application's object with that shape is stored within the second.
 MEDIA, PLAIN = "$media", "$plain"
 
 
@@ -22,12 +22,12 @@ def mark(data_url: str) -> dict[str, Any]:
 
 
 def has_omitted_media(value: Any) -> bool:
-    """Returns whether it contains a mark."""
+    """Returns whether a value contains a mark."""
     return next(_marked(value), None) is not None
 
 
 def with_text_for_media(value: Any) -> Any:
-    """Returns the message, or a value of it, with a text in the place of each mark. A part of its content becomes a
+    """Returns the message, or a value within it, with a text in place of each mark. A part of its content becomes a
     text part."""
     match value:
         case {"$media": Mapping() as medium} if len(value) == 1:

@@ -15,7 +15,7 @@ from typing import NoReturn
 from frameledger_services import logs
 
 LEFT_SECONDS = 1.0
-"""How long what a service has left may take to end: its tasks, and then the threads of `asyncio.to_thread`."""
+"""Maximum time for the service's remaining tasks to end, and then for the threads of `asyncio.to_thread`."""
 
 _log = logs.get_logger("process")
 
@@ -26,8 +26,8 @@ Serve = Callable[[asyncio.Event], Awaitable[None]]
 def run_service(serve: Serve) -> None:
     """Run a service until SIGTERM or SIGINT, which stop it cleanly. Raises what the service raises.
 
-    Tasks that the service has left are cancelled. If some do not end, such as a handler of an application that ignores
-    its cancellation, the process ends here: asyncio would wait for them without limit.
+    The service's remaining tasks are cancelled. If some do not end, such as a handler of an application that ignores
+    its cancellation, the process ends here, because asyncio would wait for them without limit.
     """
 
     async def main() -> None:
@@ -46,16 +46,16 @@ def run_service(serve: Serve) -> None:
 
 
 async def _left_running() -> list[str]:
-    """Cancel all other tasks. Returns the names of what has not ended in time."""
+    """Cancel all other tasks. Returns the names of those that have not ended in time."""
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
     deadline = loop.time() + LEFT_SECONDS
-    # Again: a task that is cancelled may start another one.
+    # Repeatedly, since a cancelled task may start another one.
     while (tasks := asyncio.all_tasks() - {this}) and (seconds := deadline - loop.time()) > 0:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks, timeout=seconds)
-    # Not earlier: until then tasks may use threads. It is left to itself if it takes longer, since it would wait for
-    # the threads when it is cancelled, too.
+    # Not earlier, because tasks may use threads until then. If it takes longer it is abandoned, since it would wait for
+    # the threads even when it is cancelled.
     threads = asyncio.create_task(loop.shutdown_default_executor(), name="threads of asyncio.to_thread")
     await asyncio.wait([threads], timeout=LEFT_SECONDS)
     return sorted(task.get_name() for task in asyncio.all_tasks() - {this})
@@ -70,11 +70,11 @@ def _end_process(left: list[str]) -> NoReturn:
         if error is not None:
             traceback.print_exception(error)
         for stream in (sys.stderr, sys.stdout):
-            # None if this process was started without it.
+            # None if this process was started without the stream.
             if stream is not None:
                 stream.flush()
     finally:
-        # Also if nobody reads the streams any more.
+        # Even if nobody reads the streams any more.
         os._exit(0 if error is None else 1)
 
 

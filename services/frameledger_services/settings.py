@@ -1,4 +1,4 @@
-"""All settings, declared: one immutable object that is passed down. `settings_sources` reads it.
+"""The declaration of all settings: one immutable object that is passed down. `settings_sources` reads it.
 
 A setting `kafka_port` is the variable `FRAMELEDGER_KAFKA_PORT`. Every libpq parameter (`sslmode`, `sslrootcert`, a
 service file ...) is set in the database address or by libpq's own variables, `PGSSLMODE` and so on.
@@ -487,8 +487,8 @@ class Settings(BaseModel):
 
     @property
     def directory(self) -> Path:
-        """The data directory as an absolute path without links, existing or not. Raises `SettingsError` if it has
-        none."""
+        """The data directory as an absolute path without links, whether it exists or not. Raises `SettingsError` if it
+        has no such path."""
         try:
             return _without_links(self.data_dir)
         except FileNotFoundError:
@@ -523,8 +523,8 @@ class SettingsError(ConfigurationError):
 
 
 def _without_links(path: Path) -> Path:
-    """A path with its links followed. Raises RuntimeError for a link that leads back to itself, which `Path.resolve`
-    does not report since Python 3.13."""
+    """Returns a path with its links resolved. Raises RuntimeError for a link that leads back to itself, which
+    `Path.resolve` does not report since Python 3.13."""
     resolved = path.resolve()
     try:
         resolved.stat()

@@ -1,4 +1,4 @@
-"""Settings as they are shown to people: without secrets."""
+"""Settings as they are displayed: without secrets."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from frameledger_services.url_masking import HIDDEN, without_credentials
 SECRET_PARAMETERS = frozenset(
     {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 )
-"""Parameters of libpq that are neither shown nor put on a command line."""
+"""Parameters of libpq that are neither displayed nor put on a command line."""
 
 
 def masked(name: str, value: Any) -> str | None:
-    """Returns the value of a setting as text, with secrets replaced by stars, also those inside an address."""
+    """Returns the value of a setting as text, with secrets replaced by stars, including those within an address."""
     if value is None:
         return None
     if name == "database_url":
@@ -28,7 +28,7 @@ def masked(name: str, value: Any) -> str | None:
 def without_password(address: str) -> str:
     """Returns a libpq address with its secrets replaced by stars."""
     try:
-        # One that is empty is none.
+        # An empty one counts as none.
         parts = {name: value for name, value in conninfo_to_dict(address).items() if value}
     except ProgrammingError:
         return HIDDEN

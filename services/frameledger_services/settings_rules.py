@@ -1,4 +1,4 @@
-"""Rules across settings: combinations that are an error."""
+"""Rules across settings: invalid combinations."""
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
@@ -41,8 +41,8 @@ def contradictions(settings: Settings) -> list[str]:
 
 
 def _not_an_address(address: str) -> list[str]:
-    """Returns what is wrong with a libpq address, at most one sentence. libpq itself would say it with a part of the
-    password: it takes the one after an `@` for a host, and the one before a `/` for a port."""
+    """Returns what is wrong with a libpq address, at most one sentence. libpq's own message would contain a part of the
+    password: it takes the part after an `@` for a host, and the part before a `/` for a port."""
     is_url = "://" in address
     try:
         ports = str(conninfo_to_dict(address).get("port") or "").split(",")

@@ -129,8 +129,8 @@ def read_file(file: Path, *, of_anybody: bool = True) -> tuple[dict[str, str], l
 
 
 def _assignment(words: list[str] | None) -> tuple[str, str]:
-    """Returns the variable that a line sets, and its value. Raises ValueError for words that are no assignment, or one
-    that this file may not have."""
+    """Returns the variable that a line sets, and its value. Raises ValueError for words that are not an assignment, or
+    an assignment that this file may not have."""
     name, equals, value = words[0].partition("=") if words and len(words) == 1 else ("", "", "")
     if not equals:
         # Does not quote the line: it may contain a secret.
@@ -143,12 +143,12 @@ def _assignment(words: list[str] | None) -> tuple[str, str]:
 
 
 def _read_text(file: Path) -> str:
-    """Returns the text of a file that a person wrote. Editors on Windows put a byte order mark before it."""
+    """Returns the text of a file that a person wrote. Windows editors start it with a byte order mark."""
     return file.read_text(encoding="utf-8-sig")
 
 
 def _is_not_utf8(file: str, error: UnicodeDecodeError) -> str:
-    # Neither the bytes nor what is around them: they may be a secret.
+    # Neither the bytes nor their surroundings, which may be a secret.
     line = error.object.count(b"\n", 0, error.start) + 1
     return f"{file} cannot be read: line {line} is not UTF-8. Save the file as UTF-8."
 
@@ -156,7 +156,7 @@ def _is_not_utf8(file: str, error: UnicodeDecodeError) -> str:
 def _settings_of(
     variables: Mapping[str, str], place: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """Returns values by field, sources by field and problems. `place` is where each variable was set."""
+    """Returns values by field, sources by field, and problems. `place` is where each variable was set."""
     problems: list[str] = []
     values: dict[str, str] = {}
     sources = dict.fromkeys(Settings.model_fields, "default")
@@ -184,7 +184,8 @@ def _settings_of(
 
 
 def _secret_in(variable: str, file: str) -> str:
-    """Returns the secret in a file that this variable names. Raises ValueError, which says why it cannot be read."""
+    """Returns the secret in a file that this variable names. Raises ValueError with the reason why it cannot be
+    read."""
     try:
         return _read_text(Path(file)).rstrip("\r\n")
     except UnicodeDecodeError as error:
@@ -204,7 +205,7 @@ def _data_directory_above() -> Path | None:
 
 
 def _is_of_another_user(path: Path) -> bool:
-    """Returns whether there is such a file or directory, and neither this user nor root owns it: its owner would decide
+    """Returns whether there is such a file or directory that neither this user nor root owns: its owner would decide
     where conversations are sent, which programs are run, and which are ended."""
     try:
         return path.stat().st_uid not in (os.getuid(), 0)
@@ -217,14 +218,16 @@ def _of_another_user(path: Path, directory: Path) -> str:
 
 
 def running_file(data_dir: Path) -> Path:
-    """The file in which a running `frameledger up` has the addresses of its servers: a JSON object of settings."""
+    """Returns the file in which a running `frameledger up` stores the addresses of its servers: a JSON object of
+    settings."""
     return data_dir / "run" / "settings.json"
 
 
 def read_running(data_dir: Path) -> dict[str, str]:
     """Returns the addresses of a running `up`; empty if none runs.
 
-    One that was killed leaves its file. Its ports may be those of another `up` by now, whose broker takes every frame.
+    An `up` that was killed leaves its file. Its ports may belong to another `up` by now, whose broker accepts every
+    frame.
     """
     try:
         addresses: dict[str, str] = json.loads(running_file(data_dir).read_text(encoding="utf-8"))
@@ -249,12 +252,12 @@ def _guess(variable: str) -> str:
 
 
 def _sentence(error: Any, sources: Mapping[str, str]) -> str:
-    # Never the value: it may be a secret.
+    # Never the value, which may be a secret.
     name = str(error["loc"][0])
     source = sources.get(name, "")
     where = f" ({source})" if source.startswith("file ") else ""
     variable = f"{PREFIX}{name.upper()}{where}"
     if error["type"] == "value_error":
-        # Ours, from `settings_types`.
+        # Our own, from `settings_types`.
         return f"{variable}: {error['ctx']['error']}."
     return f"{variable} takes {accepted_values(Settings, name)}."

@@ -32,7 +32,7 @@ def _options_by_provider(secret: SecretStr) -> SecretStr:
 
 
 def _origins(text: str) -> str:
-    """Rejects `*`: any page could use its visitors' tokens."""
+    """Reject `*`: any page could use its visitors' tokens."""
     for origin in origins_in(text):
         if not re.fullmatch(r"https?://[^/*\s,@]+", origin):
             raise ValueError(f"{origin!r} is not an origin such as https://app.example")
@@ -46,7 +46,7 @@ def _trace_address(text: str) -> str:
 
 
 def _gateway_address(text: str) -> str:
-    # Not quoted: a password may be in it.
+    # Not quoted: it may contain a password.
     if not re.match(r"https?://[^\s/]", text):
         raise ValueError("it is not the address of a gateway, such as https://frameledger.example")
     return text
@@ -63,7 +63,7 @@ def _api_key(secret: SecretStr) -> SecretStr:
 def _provider_address(text: str) -> str:
     address = text.strip()
     if not re.match(r"https?://[^\s/]", address):
-        # Not quoted: a password may be in it.
+        # Not quoted: it may contain a password.
         raise ValueError("it is not the address of an API, such as https://models.example/v1")
     return address
 
@@ -109,13 +109,13 @@ GatewayAddress = Annotated[str, AfterValidator(_gateway_address)]
 """A URL that begins with http:// or https:// and a host."""
 
 ApiKey = Annotated[SecretStr, AfterValidator(_api_key)]
-"""The key of an API, which is sent in a header; without the white space around it."""
+"""The key of an API, which is sent in a header, without surrounding whitespace."""
 
 ProviderAddress = Annotated[str, AfterValidator(_provider_address)]
-"""A URL that begins with http:// or https:// and a host; without the white space around it."""
+"""A URL that begins with http:// or https:// and a host, without surrounding whitespace."""
 
 TopicPrefix = Annotated[str, Field(max_length=200), AfterValidator(_kafka_name)]
-"""The beginning of the name of a topic, or empty."""
+"""The prefix of topic names, or empty."""
 
 InstanceId = Annotated[str, Field(min_length=1, max_length=249), AfterValidator(_kafka_name)]
 """An instance id in a consumer group."""

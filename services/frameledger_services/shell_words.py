@@ -1,8 +1,8 @@
 """Splits a line of the settings file into words, quotes and comments as in a shell.
 
-Nothing is expanded, and only blanks end a word, so an unquoted address may contain `$`, `&` and `;`. `shlex` does not
-do: it takes every `#` outside quotes for a comment, which a shell does only at the start of a word, and it keeps the
-backslash of `"\\$"`.
+Nothing is expanded, and only blanks end a word, so an unquoted address may contain `$`, `&` and `;`. `shlex` is not
+suitable: it takes every `#` outside quotes for a comment, which a shell does only at the start of a word, and it keeps
+the backslash of `"\\$"`.
 """
 
 import re
@@ -15,7 +15,7 @@ _ESCAPED_IN_QUOTES = re.compile(r"""\\([$`"\\])""")
 
 
 def split(line: str) -> list[str] | None:
-    """Returns the words of a line without its comment; None if a quote or a backslash at its end is left open."""
+    """Returns the words of a line without its comment; None if a quote is not closed, or a backslash ends the line."""
     words = []
     position = _end(_BETWEEN, line, 0)
     while word := _WORD.match(line, position):

@@ -54,7 +54,7 @@ async def keep_running(work: Callable[[], Awaitable[None]], stopping: asyncio.Ev
             # Such as that of a worker whose lease ended in an outage: the next error is another outage's first.
             backoff.reset()
         if task.cancelling() > cancelled_before:
-            # A task group that ends by an error forgets a cancellation that comes while its other tasks end.
+            # A task group that ends with an error loses a cancellation that arrives while its other tasks end.
             raise asyncio.CancelledError
         if seconds:
             await pause(stopping, seconds)

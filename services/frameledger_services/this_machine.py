@@ -1,4 +1,4 @@
-"""Which names and addresses of hosts are those of this machine."""
+"""Which host names and addresses are those of this machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_this_machine(host: str) -> bool:
-    """Returns whether a host's name or address is one that only this machine reaches."""
+    """Returns whether only this machine can reach a host of this name or address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

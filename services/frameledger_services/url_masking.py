@@ -1,4 +1,4 @@
-"""URLs as they are shown to people and logged: without user and password."""
+"""URLs as they are displayed and logged: without user and password."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
 def without_credentials(text: str) -> str:
-    """Returns a text with stars in place of what precedes the host in each URL in it."""
+    """Returns a text with stars in place of everything before the host in each of its URLs."""
     return _CREDENTIALS.sub(f"{HIDDEN}@", text)

@@ -2,12 +2,12 @@
 
 What happens if the process dies between any two steps of an attempt:
 
-        claimed                   nothing is on the log; when the lease ends another worker takes the run, next attempt
-        start published           the run's attempt has begun; the next attempt's start replaces it
-        text published            the next attempt's start retracts all text and thoughts of this one
-        announcement published    its calls are kept and not dispatched; the next attempt's start discards them
-        end published             the run is closed and its calls are dispatched: this was the commit
-        claim finished            nothing is left to do
+    claimed                   nothing is on the log; when the lease ends another worker takes the run, next attempt
+    start published           the run's attempt has begun; the next attempt's start replaces it
+    text published            the next attempt's start retracts all text and thoughts of this one
+    announcement published    its calls are kept and not dispatched; the next attempt's start discards them
+    end published             the run is closed and its calls are dispatched: this was the commit
+    claim finished            nothing is left to do
 
 If it dies after the end and before the claim is finished, the worker that takes the run over finds it closed and does
 nothing. If an end was sent but not acknowledged and a next attempt starts, the log decides: the first of the two that
