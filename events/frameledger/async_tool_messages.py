@@ -1,7 +1,7 @@
 """The messages from which a model learns about a tool call that runs in the background.
 
-Such a call has one started message in the place of its tool message, any number of intermediate ones, and one final
-one; after that, nothing more comes for its id. Only this module knows their form: import it whole, and write
+Such a call has one started message in place of its tool message, any number of intermediate ones, and one final one,
+after which nothing more follows for its id. Only this module knows their form: import it whole, and write
 `async_tool_messages.build_started_message(...)`.
 """
 
@@ -15,9 +15,9 @@ from pydantic_core import to_json
 IN_PROGRESS = "IN_PROGRESS"
 """The content of a synchronous call's tool message until the call settles."""
 COMPLETED = "COMPLETED"
-"""Stands for the result of a call that ended without one. A result of this very word is JSON, so it has quotes."""
+"""Represents the result of a call that ended without one. A result with this very text is JSON, so it has quotes."""
 CANCELLED = "CANCELLED"
-"""Stands for the result of a call that was cancelled."""
+"""Represents the result of a cancelled call."""
 
 _STARTED = (
     "This call runs in the background. Its results follow in developer messages with the same tool_call_id; "
@@ -29,10 +29,10 @@ _FINAL = "What a background call ended with; nothing more follows for this tool_
 
 @dataclass(frozen=True, slots=True)
 class AsyncToolMessagePayload:
-    """What one such message says. Its JSON is always derived from this and never kept beside it.
+    """The content of one such message. Its JSON is always derived from this and never stored beside it.
 
-    `status` is "finished" for the final kind only. `description` is for the model; no rule reads it. `result`
-    is null for a started message, else JSON text, or `COMPLETED`, or `CANCELLED`.
+    `status` is "finished" for the final kind only. `description` is for the model; no rule reads it. `result` is null
+    for a started message, otherwise JSON text, `COMPLETED` or `CANCELLED`.
     """
 
     kind: Literal["started", "intermediate", "final"]
@@ -42,9 +42,9 @@ class AsyncToolMessagePayload:
     result: str | None
 
     def to_message(self) -> dict[str, Any]:
-        """The message for a context, a new dict. Equal payloads give equal bytes.
+        """Returns the message for a context, a new dict. Equal payloads give equal bytes.
 
-        `parse_message` reads an equal payload back, provided that kind, status and result agree.
+        `parse_message` returns an equal payload, provided that kind, status and result are consistent.
         """
         content = {
             "type": "async_tool",
@@ -58,7 +58,7 @@ class AsyncToolMessagePayload:
 
 
 def build_started_message(tool_call_id: str) -> dict[str, Any]:
-    """The tool message of a call that begins to run in the background: its results will come later."""
+    """Returns the tool message of a call that starts to run in the background: its results will come later."""
     return AsyncToolMessagePayload("started", tool_call_id, "running", _STARTED, None).to_message()
 
 

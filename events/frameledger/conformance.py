@@ -3,10 +3,10 @@
     python -m frameledger.conformance < scenarios.json > outcomes.json
 
 Input is a list of `{name, frames, initial, config}`, output `{name: outcome}` with an outcome of `{messages, tools,
-tool_choice, runs_after}`, or `{contexts: {label: outcome}}` where frames carry a `context` label. Each frame takes the
-way of a real record: bytes, decode, upcast, fold. `runs_after` has the indexes of the frames that requested an
-inference, also while one was open. A scenario that cannot be played has no outcome; standard error says why. One
-scenario in place of a list gives its outcome alone.
+tool_choice, runs_after}`, or `{contexts: {label: outcome}}` if frames have a `context` label. Each frame passes through
+the same steps as a real record: bytes, decode, upcast, fold. `runs_after` has the indexes of the frames that requested
+an inference, including those while one was open. A scenario that cannot be played has no outcome; standard error has
+the reason. A single scenario instead of a list results in its outcome alone.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from frameledger.ids import ContextId
 from frameledger.record import DecodeError, decode
 
 _KEYS_OF_THE_PLAYER = ("at", "queued")
-"""Keys of a scenario's frame that are for the player and no part of the frame. `context` is one of them if it is text;
+"""Keys of a scenario's frame that are for the player and not part of the frame. `context` is one of them if it is text;
 as an object it is the context that an `LLMContextFrame` opens."""
 
 
 def play(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """The outcome of one scenario."""
+    """Returns the outcome of one scenario."""
     frames = scenario["frames"]
     labels = dict.fromkeys(label for frame in frames if (label := _label(frame)) is not None)
     if not labels:
@@ -57,7 +57,7 @@ def _play_one(scenario: Mapping[str, Any], frames: list[dict[str, Any]], label: 
 
 
 def _initial(scenario: Mapping[str, Any], label: str | None) -> Conversation:
-    """The context before the first frame: it announces nothing and asks for nothing."""
+    """Returns the context before the first frame, which announces and requests nothing."""
     initial, config = scenario.get("initial") or {}, scenario.get("config") or {}
     terms = RequestParameters(
         tools=tuple(initial.get("tools") or ()),
@@ -68,14 +68,14 @@ def _initial(scenario: Mapping[str, Any], label: str | None) -> Conversation:
 
 
 def _label(written: Mapping[str, Any]) -> str | None:
-    """The conversation that a frame belongs to, if a scenario has several."""
+    """Returns the conversation of a frame, if a scenario has several."""
     label = written.get("context")
     return label if isinstance(label, str) else None
 
 
 def _decoded(written: Mapping[str, Any]) -> AnyFrame | None:
-    """The frame that a record with these bytes would carry; None for bytes that are no frame, and for silence
-    (`Elapse`)."""
+    """Returns the frame that a record with these bytes would contain; None for bytes that are not a frame, and for
+    silence (`Elapse`)."""
     if written.get("type") == "Elapse":
         return None
     frame = {key: value for key, value in written.items() if key not in _KEYS_OF_THE_PLAYER}
@@ -97,7 +97,7 @@ def main() -> None:
     for scenario in given:
         try:
             outcomes.append(json.dumps({scenario["name"]: play(scenario)})[1:-1])
-        except Exception as error:  # Of this scenario: the others keep their outcomes.
+        except Exception as error:  # Only this scenario fails: the others keep their outcomes.
             name = scenario.get("name") if isinstance(scenario, dict) else scenario
             print(f"scenario {name!r} has no outcome: {error!r}", file=sys.stderr)
     sys.stdout.write(f"{{{', '.join(outcomes)}}}")

@@ -1,4 +1,4 @@
-"""`LLMContext`: what a model sees of a conversation, as a value."""
+"""`LLMContext`: what a model receives of a conversation, as a value."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,18 +10,18 @@ from frameledger.media import without_media
 from frameledger.tools import Tools, tools_to_wire
 
 LLMStandardMessage = Mapping[str, Any]
-"""A message in the shape of OpenAI's chat completions, carried as it is: any role, any kind of content."""
+"""A message in the shape of OpenAI's chat completions, passed on unchanged: any role, any kind of content."""
 
 
 @dataclass(frozen=True, slots=True)
 class LLMSpecificMessage:
-    """A message in one provider's own shape, which the others leave out."""
+    """A message in one provider's own shape, which is omitted for the others."""
 
     llm: str
     message: Any
 
     def to_wire(self) -> dict[str, Any]:
-        """`{"llm": ..., "message": ...}`, a new dict that shares nothing with this value."""
+        """Returns `{"llm": ..., "message": ...}`, a new dict that shares nothing with this value."""
         return {"llm": self.llm, "message": json_copy(self.message)}
 
 
@@ -35,14 +35,14 @@ class HasWire(Protocol):
 
 
 class LLMContext:
-    """Messages, tools, settings and the choice of tools: all that a request to a model is made of.
+    """Messages, tools, settings and the choice of tools: everything that a request to a model consists of.
 
-    A value: it never changes, and a method that would change it returns another one instead. What is given
-    is copied; contexts derived from one another share their parts, so the mappings in them are for reading
-    only. Two contexts with equal parts are equal. Null means empty for each part. A message
-    `{"llm": ..., "message": ...}` is read as an `LLMSpecificMessage`.
+    A value: it never changes, and a method that would change it returns another one instead. Arguments are copied.
+    Contexts that are derived from one another share their parts, so the mappings in them are read-only. Two contexts
+    with equal parts are equal. Null means empty for each part. A message `{"llm": ..., "message": ...}` is read as an
+    `LLMSpecificMessage`.
 
-    Raises TypeError for a message that is no mapping, and for a part that has no JSON form.
+    Raises TypeError for a message that is not a mapping, and for a part without a JSON form.
     """
 
     messages: tuple[LLMContextMessage, ...]
@@ -66,12 +66,13 @@ class LLMContext:
 
     @staticmethod
     def from_wire(wire: Mapping[str, Any] | HasWire, *, copy: bool = True) -> "LLMContext":
-        """The context that `to_wire` wrote. An object with `to_wire`, such as the context in a frame, is accepted too.
+        """Returns the context that `to_wire` wrote. An object with `to_wire`, such as the context in a frame, is
+        accepted too.
 
         An absent or null part is empty; unknown keys are ignored.
 
-        With `copy=False` the parts are taken over as they are, which is cheap for a long history: the caller
-        promises that they are JSON values and that nobody changes them from now on.
+        With `copy=False` the parts are not copied, which is cheap for a long history: the caller guarantees that they
+        are JSON values and that nobody changes them from now on.
         """
         if not isinstance(wire, Mapping):
             wire = wire.to_wire()
@@ -87,9 +88,9 @@ class LLMContext:
         )
 
     def to_wire(self) -> dict[str, Any]:
-        """The parts as plain JSON values with the keys messages, tools, tool_choice and settings.
+        """Returns the parts as plain JSON values with the keys messages, tools, tool_choice and settings.
 
-        All of it is new: the caller may change it.
+        Everything in it is new, so the caller may change it.
         """
         return {
             "messages": [_to_wire(message) for message in self.messages],
@@ -99,40 +100,40 @@ class LLMContext:
         }
 
     def add_message(self, message: LLMContextMessage) -> "LLMContext":
-        """The context with the message at the end."""
+        """Returns the context with the message at the end."""
         return self.add_messages([message])
 
     def add_messages(self, messages: Iterable[LLMContextMessage]) -> "LLMContext":
-        """The context with the messages at the end, in their order. Repeats stay."""
+        """Returns the context with the messages at the end, in order. Repetitions are kept."""
         return self._with(messages=self.messages + _messages(messages))
 
     def with_messages(self, messages: Iterable[LLMContextMessage] | None) -> "LLMContext":
-        """The context with these messages instead of its own."""
+        """Returns the context with these messages instead of its own."""
         return self._with(messages=_messages(messages))
 
     def with_tools(self, tools: Tools | None) -> "LLMContext":
-        """The context with these tools instead of its own."""
+        """Returns the context with these tools instead of its own."""
         return self._with(tools=tools_to_wire(tools))
 
     def with_settings(self, settings: Mapping[str, Any] | None) -> "LLMContext":
-        """The context with these settings instead of its own; nothing is merged."""
+        """Returns the context with these settings instead of its own; nothing is merged."""
         return self._with(settings=_settings(settings))
 
     def set_tool_choice(self, tool_choice: str | Mapping[str, Any] | None) -> "LLMContext":
-        """The context with this choice: "auto", "required", "none", an object that names a tool, or null."""
+        """Returns the context with this choice: "auto", "required", "none", an object that names a tool, or null."""
         return self._with(tool_choice=json_copy(tool_choice))
 
     def get_messages(self, llm: str | None = None) -> tuple[LLMContextMessage, ...]:
-        """All messages; with the name of a provider, those that this provider understands.
+        """Returns all messages; with the name of a provider, those that this provider understands.
 
-        These are the standard ones and its own, the latter still as `LLMSpecificMessage`.
+        These are the standard messages and its own, the latter still as `LLMSpecificMessage`.
         """
         if llm is None:
             return self.messages
         return tuple(m for m in self.messages if not isinstance(m, LLMSpecificMessage) or m.llm == llm)
 
     def get_tools(self) -> tuple[Mapping[str, Any], ...]:
-        """All tool definitions, in wire form."""
+        """Returns all tool definitions, in wire form."""
         return self.tools
 
     def for_logging(self) -> dict[str, Any]:
@@ -140,7 +141,7 @@ class LLMContext:
         return self.to_wire() | {"messages": self.messages_for_logging()}
 
     def messages_for_logging(self) -> list[dict[str, Any]]:
-        """The messages in wire form, with a note of kind and size for each embedded image, sound or file."""
+        """Returns the messages in wire form, with a note of kind and size for each embedded image, sound or file."""
         return [without_media(_to_wire(message)) for message in self.messages]
 
     def _with(self, **parts: Any) -> "LLMContext":
@@ -171,9 +172,9 @@ _INSTEAD = {
 
 
 class OpenAILLMContext(LLMContext):
-    """Deprecated name of `LLMContext`; each use warns. What its methods return has the new name.
+    """Deprecated name of `LLMContext`; each use warns. Its methods return contexts with the new name.
 
-    `system_prompt` becomes a first message of role system.
+    `system_prompt` becomes a first message with the role system.
     """
 
     def __init__(
@@ -194,18 +195,19 @@ _M = TypeVar("_M", bound=LLMContextMessage)
 
 
 def trimmed(messages: Iterable[_M], max_messages: int = 100) -> tuple[_M, ...]:
-    """The system messages and the newest of the others, at most `max_messages` in all, in the order they had.
+    """Returns the system messages and the newest of the others, at most `max_messages` in all, in the original order.
 
-    Every system message is kept, wherever it is. If there are more of them than `max_messages`, the result is longer
-    than that and holds nothing else; it is never longer for another reason.
+    Every system message is kept, wherever it is. If there are more than `max_messages` of them, the result has only
+    these; it is never longer for another reason.
 
-    An assistant message with `tool_calls` and the tool messages that answer it form a group, which stays or
-    goes as one; a tool message answers the nearest earlier call with its id. Every other message, also a tool
-    message without a call, is a group of its own. The newest groups are kept, by their newest message, up to
-    the first one for which there is no room: it goes with all that is older. So if the newest group alone is
-    too large, only the system messages are left.
+    An assistant message with `tool_calls` and the tool messages that answer it form a group, which is kept or dropped
+    as a whole; a tool message answers the nearest earlier call with its id. Every other message, including a tool
+    message without a call, is a group of its own. The newest groups are kept, by their newest message, up to the first
+    one for which there is no room: it is dropped with all older ones. So if the newest group alone is too large, only
+    the system messages remain.
 
-    Nothing is repeated, and the elements are those given, not copies. Raises ValueError for a negative `max_messages`.
+    Nothing is repeated, and the elements are the given ones, not copies. Raises ValueError for a negative
+    `max_messages`.
     """
     if max_messages < 0:
         raise ValueError(f"max_messages is negative: {max_messages}")
@@ -227,7 +229,7 @@ def trimmed(messages: Iterable[_M], max_messages: int = 100) -> tuple[_M, ...]:
 
 
 def _call_groups(history: Sequence[LLMContextMessage]) -> list[list[int]]:
-    """For each place the places that must share its fate, its own included."""
+    """Returns for each place the places that are kept or dropped with it, including itself."""
     groups: list[list[int]] = []
     caller: dict[str, int] = {}
     for at, message in enumerate(history):
@@ -259,7 +261,7 @@ def _messages(messages: Iterable[object] | None, *, copy: bool = True) -> tuple[
 
 def _message(message: object, copy: bool) -> LLMContextMessage:
     if not copy and type(message) is dict and "llm" not in message:
-        # This is the usual case. The tests below take as long as parsing a message.
+        # This is the usual case. The checks below take as long as parsing a message.
         return message
     if isinstance(message, LLMSpecificMessage):
         return LLMSpecificMessage(message.llm, json_copy(message.message)) if copy else message

@@ -21,20 +21,20 @@ Reason = Literal[
     "bad_id",
     "invalid_field",
 ]
-"""Stored beside what was rejected: names may be added here and never change.
+"""Stored with the rejected bytes: names may be added here and never change.
 
 - `empty`: no value, or one of no bytes
 - `too_large`: more than `decoding.MAX_VALUE_BYTES`
-- `encrypted`: the record says that it is encrypted, and this release reads none that are
-- `bad_key`: the record's key is no context id
-- `byte_order_mark`, `not_utf8`, `not_json`: the bytes are no JSON text
+- `encrypted`: the record says that it is encrypted, and this release reads no encrypted records
+- `bad_key`: the record's key is not a context id
+- `byte_order_mark`, `not_utf8`, `not_json`: the bytes are not JSON text
 - `not_a_number`: NaN or an infinity
-- `number_out_of_range`: a number that a double cannot hold, or one of too many digits
+- `number_out_of_range`: a number beyond a double, or one of too many digits
 - `too_deep`: arrays and objects that are nested too deeply (`strict_json.MAX_DEPTH`)
 - `not_an_object`: JSON, but not an object
-- `no_type`, `bad_version`: `type` is missing or no text; `v` is no integer of 1 or more
-- `bad_id`: an id that is no text of 1 to 255 bytes without NUL
-- `invalid_field`: a field that is missing, or not what the type of the frame says
+- `no_type`, `bad_version`: `type` is missing or not text; `v` is not an integer of 1 or more
+- `bad_id`: an id that is not text of 1 to 255 bytes without NUL
+- `invalid_field`: a field that is missing, or has a value that the type of the frame does not allow
 """
 
 REASONS: tuple[str, ...] = get_args(Reason)
@@ -45,8 +45,8 @@ _LONGEST_DETAIL = 300
 class DecodeError(RefusedError):
     """Bytes that are not a valid frame. The same bytes fail again, with the same reason.
 
-    `reason` is for programs, `detail` for people: one printable line that says what is wrong, where, and what would
-    be right. It quotes little of the bytes, and nothing else here holds them, so that it can be logged and stored.
+    `reason` is for programs, `detail` for people: one printable line that says what is wrong, where, and what would be
+    right. It quotes little of the bytes, and no other attribute contains them, so that it can be logged and stored.
 
     Remedy: Set the bytes aside, or have their publisher correct what `detail` names.
     """
@@ -61,7 +61,7 @@ class DecodeError(RefusedError):
 
 
 def excerpt(text: str) -> str:
-    """The beginning of `text`, quoted, for a detail."""
+    """Returns the beginning of `text`, quoted, for a detail."""
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 

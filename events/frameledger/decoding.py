@@ -20,7 +20,7 @@ from frameledger.surrogates import write_out_halves
 from frameledger.upcasters import upcast
 
 MAX_VALUE_BYTES = 8 * 1024 * 1024
-"""The longest value that is read or published."""
+"""The maximum size of a value that is read or published."""
 
 MAX_ID_BYTES = 255
 
@@ -29,14 +29,14 @@ _ID_NAMES = frozenset(name for frame_type in FRAME_TYPES.values() for name in fr
 
 
 def decode(value: bytes) -> AnyFrame:
-    """The frame that these bytes encode.
+    """Returns the frame that these bytes encode.
 
-    A type, or a version of a type, that this release does not know gives an `UnknownFrame`. Old names and forms are
-    read as their present equivalents, and an `id` that is a number as no id. No text has lone surrogates, except the
-    `text` of frames that stream (`TextFrame` and those derived from it, `LLMThoughtTextFrame`), whose other half may
-    come with the next frame; anywhere else a half becomes the six characters of its escape.
+    A type, or a version of a type, that is unknown to this release results in an `UnknownFrame`. Old names and forms
+    are read as their current equivalents, and an `id` that is a number as no id. No text has lone surrogates, except
+    the `text` of frames that stream (`TextFrame` and its subclasses, `LLMThoughtTextFrame`), whose other half may
+    arrive with the next frame; in other places a half becomes the six characters of its escape.
 
-    Raises only `DecodeError`, for bytes that are no frame. The time that it takes is proportional to their number.
+    Raises only `DecodeError`, for bytes that are not a frame. Takes time in proportion to their number.
     """
     if len(value) > MAX_VALUE_BYTES:
         raise DecodeError("too_large", f"the value has {len(value)} bytes; {MAX_VALUE_BYTES} are allowed")
@@ -45,10 +45,10 @@ def decode(value: bytes) -> AnyFrame:
     except ValidationError:
         pass
     else:
-        # The models have looked at every value there is, unless a field takes any JSON or a name came twice: of these
-        # they saw the last. An object without objects inside has at most one name more than it has commas, so with one
-        # comma less than there are fields each name came once. The attributes are those behind `model_extra` and
-        # `model_fields_set`, which as properties take 0.1 us each; a function for this would take 0.05.
+        # The models have validated every value, unless a field accepts any JSON or a name occurred twice, in which case
+        # they saw only the last value. An object without nested objects has at most one name more than commas, so with
+        # one comma less than there are fields each name occurred once. The attributes are those behind `model_extra`
+        # and `model_fields_set`, which as properties take 0.1 us each; a function for this would take 0.05.
         extra = frame.__pydantic_extra__
         may_hide_something = (
             value.rfind(b"{") > 0
@@ -60,7 +60,7 @@ def decode(value: bytes) -> AnyFrame:
             loads(value)
         if extra and _has_error_for_result(frame):
             return _decode_carefully(value)
-        # The models limit the characters of ids: those are bytes in ASCII without escapes, and NUL can only be escaped.
+        # The models limit the characters of ids, which are bytes in ASCII without escapes, and NUL can only be escaped.
         if _BACKSLASH in value or not value.isascii():
             _check_ids(frame)
         return frame
@@ -74,8 +74,8 @@ def _has_error_for_result(frame: AnyFrame) -> bool:
 
 
 def _decode_carefully(value: bytes) -> AnyFrame:
-    """Returns the frame of bytes that the models do not read as they are: an old form, an unknown type, lone
-    surrogates. Raises `DecodeError` if they are no frame."""
+    """Returns the frame of bytes that the models do not read directly: an old form, an unknown type, lone surrogates.
+    Raises `DecodeError` if they are not a frame."""
     if not value:
         raise DecodeError("empty", "the value has no bytes; a frame is a JSON object")
     as_sent = loads(value)
@@ -93,7 +93,7 @@ def _decode_carefully(value: bytes) -> AnyFrame:
 
 
 def _frame(fields: dict[str, Any], text: str | bytes) -> AnyFrame:
-    """The frame with these fields; `text` is their JSON."""
+    """Returns the frame with these fields; `text` is their JSON."""
     frame_type, version = fields.get("type"), fields.get("v", 1)
     if not isinstance(frame_type, str):
         raise DecodeError("no_type", 'the object has no "type", or one that is not text')
@@ -106,15 +106,15 @@ def _frame(fields: dict[str, Any], text: str | bytes) -> AnyFrame:
         return UnknownFrame.model_validate_json(text)
     except ValidationError as error:
         problem = _problem(error, frame_type)
-    # Outside of the handler: the validation error keeps the value alive, and prints parts of it.
+    # Outside the handler: the validation error keeps the value alive, and prints parts of it.
     raise problem
 
 
 def _problem(error: ValidationError, frame_type: str) -> DecodeError:
-    """The first thing that is wrong, by the path of the field."""
+    """Returns the first problem, with the path of the field."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     path = [str(part) for part in first["loc"] if part != frame_type]
-    # The name of an unknown type is the publisher's, and has any length.
+    # The name of an unknown type comes from the publisher, and may be long.
     where = ".".join([frame_type if frame_type in FRAME_TYPES else "a frame of an unknown type", *path])
     if path and path[-1] in _ID_NAMES and first["type"] != "missing":
         return DecodeError("bad_id", f"{where}: an id is text of 1 to {MAX_ID_BYTES} bytes without NUL")

@@ -1,6 +1,6 @@
 """Ids derived from positions on the log, so that folding or publishing the same thing twice gives the same id.
 
-The namespaces are constants of the product: with others, a rebuild would give other ids.
+The namespaces are constants of the product: with others, a rebuild would produce other ids.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def idempotency_key(
 
 
 def copy_id(kind: str, context_id: str, subject: str, copy: str) -> str:
-    """Returns the id of a frame in the conversation `copy` that was made, by a fork or a replay (`kind`), from
-    `subject`, a version or a frame of a context. Making the copy again gives the same id."""
+    """Returns the id of a frame in the conversation `copy` that a fork or a replay (`kind`) made from `subject`, a
+    version or a frame of a context. Making the copy again results in the same id."""
     return _uuid5(_COPIES, f"{kind}:{subject}:{len(context_id)}:{context_id}:{copy}")
 
 
 def _uuid5(namespace: bytes, name: str) -> str:
-    """`str(uuid.uuid5(namespace, name))`, at a third of its cost: a run's id is computed many times."""
+    """Returns `str(uuid.uuid5(namespace, name))`, at a third of its cost: a run's id is computed many times."""
     digest = sha1(namespace + name.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
     variant = "89ab"[int(digest[16], 16) & 3]
     return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"

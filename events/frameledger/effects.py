@@ -1,7 +1,7 @@
-"""Effects: what services do because a frame was folded. They hold ids and names, never content.
+"""Effects: what services do because a frame was folded. They contain ids and names, never content.
 
 `causation_id` is the id of that frame, as a UUID as in the tables. A worker that acts on the effect names it as the
-cause of the frames that it publishes (`headers.CAUSATION_ID`), without reading it anywhere. None if it is unknown.
+cause of the frames that it publishes (`headers.CAUSATION_ID`), without reading it elsewhere. None if it is unknown.
 
 The id of an effect is derived from what it names: made again with `of`, it is the same effect.
 """
@@ -32,7 +32,7 @@ class RunInference:
     def of(
         cls, context_id: ContextId, version: Version, run_id: RunId, causation_id: UUID | None = None
     ) -> Self:
-        """The effect that the frame at this version has for a run."""
+        """Returns the effect that the frame at this version has for a run."""
         effect_id = derived.effect_id(cls.effect, context_id, version, run_id)
         return cls(effect_id, context_id, version, run_id, causation_id)
 
@@ -65,7 +65,7 @@ class CallFunction:
         group_id: GroupId | None,
         causation_id: UUID | None = None,
     ) -> Self:
-        """The effect that the frame at this version has for a call."""
+        """Returns the effect that the frame at this version has for a call."""
         named = requested_version, ordinal, tool_call_id, function_name, group_id
         effect_id = derived.effect_id(cls.effect, context_id, version, tool_call_id)
         return cls(effect_id, context_id, version, *named, causation_id)
@@ -73,7 +73,7 @@ class CallFunction:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Stop working on a run or on a call; exactly one of the two is named."""
+    """Stop working on a run or a call; exactly one of the two is named."""
 
     effect: ClassVar[str] = "cancel"
 
@@ -89,7 +89,7 @@ Effect = RunInference | CallFunction | Cancel
 
 
 def to_wire(effect: Effect) -> dict[str, Any]:
-    """The effect as the JSON object that its topic carries; what it does not name is left out."""
+    """Returns the effect as the JSON object on its topic; fields without a value are omitted."""
     named = ((name, getattr(effect, name)) for name in effect.__slots__)
     wire = {name: value for name, value in named if value is not None}
     if effect.causation_id is not None:

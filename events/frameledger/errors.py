@@ -1,6 +1,6 @@
-"""The root of all errors of Frameledger, and beneath it what the caller must do. `services/errors.md` lists them all.
+"""The root of all errors of Frameledger, and classes by what the caller must do. `services/errors.md` lists all errors.
 
-Any other exception is a wrong call (TypeError, ValueError, or RuntimeError for something that is closed) or a bug.
+Any other exception is an invalid call (TypeError, ValueError, or RuntimeError for something that is closed) or a bug.
 """
 
 
@@ -9,7 +9,7 @@ class FrameledgerError(Exception):
 
 
 class TransientError(FrameledgerError):
-    """Something is away or too slow for a while.
+    """Something is temporarily unavailable or too slow.
 
     Remedy: Wait, and do the same again.
     """
@@ -30,7 +30,7 @@ class FencedError(FrameledgerError):
 
 
 class NotFoundError(FrameledgerError, LookupError):
-    """What was requested does not exist.
+    """The requested object does not exist.
 
     Remedy: Request something that exists, or create it first.
     """

@@ -1,4 +1,4 @@
-"""The keys of a conversation's settings that the fold reads. They are no part of a request to a model."""
+"""The keys of a conversation's settings that the fold reads. They are not part of a request to a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ANSWERED_ELSEWHERE: Final = "answered_elsewhere"
 """True: another program runs the model, and no run opens here (R4.5)."""
 
 SECOND_INPUT: Final = "second_input"
-"""What an input that arrives while a run is open does, if it does not say so itself (R7.1)."""
+"""What an input that arrives while a run is open does, if its own field does not decide it (R7.1)."""
 
 FOLD_SETTINGS: Final = frozenset({ADD_TOOL_CHANGE_MESSAGES, ANSWERED_ELSEWHERE, SECOND_INPUT})
 """All of them."""

@@ -1,8 +1,7 @@
-"""Writes the JSON Schemas and the frame reference, both made from the models.
+"""Writes the JSON Schemas and the frame reference, both from the models.
 
-`python -m frameledger.generate` writes `events/schemas/` and `events/frames.md`; with `--check` it writes
-nothing, names the files that are out of date and fails if there are any. For developers: it works from a
-checkout only.
+`python -m frameledger.generate` writes `events/schemas/` and `events/frames.md`; with `--check` it writes nothing,
+names the files that are out of date and fails if there are any. For developers: it works only in a checkout.
 """
 
 import ast
@@ -53,7 +52,7 @@ SECTIONS = ("Says", "Published by", "Effect")
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the files, or with `--check` compares them; the exit status is 1 if one was out of date."""
+    """Write the files, or with `--check` compare them. Returns the exit status, 1 if a file was out of date."""
     if arguments not in ([], ["--check"]):
         print("usage: python -m frameledger.generate [--check]", file=sys.stderr)
         return 2
@@ -74,7 +73,7 @@ def main(arguments: list[str]) -> int:
 
 
 def outdated_files() -> list[str]:
-    """The generated files that are missing or differ on disk."""
+    """Returns the generated files that are missing or differ on disk."""
     return [
         name
         for name, text in generated_files().items()
@@ -84,7 +83,7 @@ def outdated_files() -> list[str]:
 
 @cache
 def generated_files() -> dict[str, str]:
-    """The text of each file, by its path within `events/`."""
+    """Returns the text of each file, by its path within `events/`."""
     files = {
         f"schemas/{name}.v1.json": json.dumps(schema(frame_type), indent=2, ensure_ascii=False) + "\n"
         for name, frame_type in FRAME_TYPES.items()
@@ -94,7 +93,7 @@ def generated_files() -> dict[str, str]:
 
 
 def schema(frame_type: type[Frame]) -> dict[str, Any]:
-    """JSON Schema of the frame on the wire: what is required, what is known, and that more is allowed."""
+    """Returns the JSON Schema of the frame on the wire: the required and the known fields; others are allowed."""
     generated = frame_type.model_json_schema()
     values = _values_within(frame_type)
     definitions = {
@@ -111,12 +110,13 @@ def schema(frame_type: type[Frame]) -> dict[str, Any]:
 
 
 def reference() -> str:
-    """The frame reference, in Markdown."""
+    """Returns the frame reference, in Markdown."""
     return "\n".join(_reference_lines()) + "\n"
 
 
 def sections(frame_type: type[Frame]) -> dict[str, str]:
-    """What a frame's docstring says under each of `SECTIONS`, on one line. KeyError if one is missing."""
+    """Returns the text in a frame's docstring under each of `SECTIONS`, on one line. Raises KeyError if one is
+    missing."""
     lines = _docstring(frame_type).splitlines()
     found: dict[str, str] = {}
     current = ""
@@ -130,13 +130,13 @@ def sections(frame_type: type[Frame]) -> dict[str, str]:
 
 
 def summary(value_type: type[Value]) -> str:
-    """The first line of the docstring."""
+    """Returns the first line of the docstring."""
     return _docstring(value_type).splitlines()[0]
 
 
 def field_meaning(value_type: type[Value], field: str) -> str:
-    """What is written below the field, in its class or in the nearest parent that says it. KeyError if
-    nowhere."""
+    """Returns the text below the field, in its class or in the nearest parent that has it. Raises KeyError if there is
+    none."""
     for owner in value_type.__mro__:
         if issubclass(owner, Value) and field in _field_texts(owner):
             return _field_texts(owner)[field]
@@ -255,7 +255,7 @@ def _type_name(schema: dict[str, Any]) -> str:
 
 
 def _bounds(schema: dict[str, Any]) -> str:
-    """The bounds of a number that are narrower than 64 bits, in which every integer has to be."""
+    """Returns the bounds of a number that are narrower than the 64 bits of every integer."""
     match schema:
         case {"minimum": least, "maximum": most} if least > -INT64_MAX and most < INT64_MAX:
             return f" from {least} to {most}"
@@ -267,7 +267,7 @@ def _bounds(schema: dict[str, Any]) -> str:
 
 
 def _described(schema: dict[str, Any], value_type: type[Value]) -> dict[str, Any]:
-    """The schema with our texts in place of the generated titles."""
+    """Returns the schema with our texts in place of the generated titles."""
     names = {field.serialization_alias or name: name for name, field in value_type.model_fields.items()}
     properties = {
         key: {name: part for name, part in field.items() if name != "title"}
@@ -279,7 +279,7 @@ def _described(schema: dict[str, Any], value_type: type[Value]) -> dict[str, Any
 
 
 def _values_within(frame_type: type[Frame]) -> dict[str, type[Value]]:
-    """The values that travel inside a frame, by name."""
+    """Returns the values within a frame, by name."""
     names = frame_type.model_json_schema().get("$defs", {})
     return {known.__name__: known for known in _subclasses(Value) if known.__name__ in names}
 
@@ -299,7 +299,7 @@ def _docstring(documented: Any) -> str:
 
 @cache
 def _field_texts(value_type: type[Value]) -> dict[str, str]:
-    """The text below each field in the body of a class.
+    """Returns the text below each field in the body of a class.
 
     Python drops these strings, and pydantic would read our source at every import to find them.
     """

@@ -1,7 +1,8 @@
 """The headers of a record: CloudEvents in binary mode, W3C trace context, and some of our own.
 
 Headers are read for people, for deduplication, and to find what an erasure covers; never by the fold. A header that
-cannot be read counts as absent, so none but `enc` makes a frame unreadable. Of several with one name the last counts.
+cannot be read counts as absent, so only `enc` makes a frame unreadable. If there are several with one name, the last
+counts.
 """
 
 import re
@@ -14,7 +15,7 @@ from frameledger.ids import ContextId, FrameId
 from frameledger.values import value
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""In the order of the log. Kafka allows a name to be repeated and a value to be null."""
+"""In the order of the log. Kafka allows repeated names and null values."""
 
 CE_SPECVERSION = "ce_specversion"
 CE_ID = "ce_id"
@@ -25,8 +26,8 @@ CE_TIME = "ce_time"
 TRACEPARENT = "traceparent"
 
 ENCRYPTION = "enc"
-"""Reserved for values that are encrypted with a key of their context. Nothing writes it yet; a record that
-has it is refused, because its value would be mistaken for a broken frame."""
+"""Reserved for values that are encrypted with a key of their context. Nothing writes it yet; a record that has it is
+refused, because its value would be taken for a broken frame."""
 
 FORWARDED_FROM = "fl_forwarded_from"
 """On a copy, made because a record was in a foreign partition or because the log lost it:
@@ -34,19 +35,20 @@ FORWARDED_FROM = "fl_forwarded_from"
 
 ORIGINALLY_LOGGED = "fl_originally_logged_ms"
 """On a copy that was made because a record was in a foreign partition, or of a dead letter that is retried: when the
-broker took that record, in milliseconds since 1970. On a copy of a replay: when its opening was logged. It identifies
-copies, published after an erasure, of records from before it."""
+broker received that record, in milliseconds since 1970. On a copy of a replay: when its opening was logged. It
+identifies copies, published after an erasure, of records from before it."""
 
 FRAME_ID = "fl_frame_id"
-"""On a copy of a frame that came without an id, where the id that it got does not follow from the place that the
-copy names: the id, a uuid."""
+"""On a copy of a frame without an id, if its assigned id is not derived from the position that the copy names: the id,
+a UUID."""
 
 CAUSATION_ID = "fl_causation_id"
-"""The id of the frame, of the same context, that caused its publisher to publish this one. Our services write uuids;
+"""The id of the frame, of the same context, that caused its publisher to publish this one. Our services write UUIDs;
 any id of a frame is accepted."""
 
 REJECTED_TOPIC = "fl_topic"
-"""On a dead letter, a record that is no frame: its topic. The letter has the headers of the record too."""
+"""On a dead letter, whose record is not a frame: the topic of that record. The dead letter also has the record's
+headers."""
 
 REJECTED_GENERATION = "fl_generation"
 """On a dead letter: the generation of that topic."""
@@ -61,10 +63,10 @@ REJECTED_CODE = "fl_code"
 """On a dead letter: the code of the `DecodeError`, or `context_erased`."""
 
 REJECTED_ERROR = "fl_error"
-"""On a dead letter: what is wrong with the record, in a sentence."""
+"""On a dead letter: what is wrong with the record, as a sentence."""
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
-# Version 00 ends after the flags, later ones may go on, and ff is none. Zeros mean that there is no trace.
+# Version 00 ends after the flags, later versions may continue, and ff is invalid. Zeros mean that there is no trace.
 _TRACEPARENT = re.compile(
     rb"(?!ff|00.{53}.)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?",
     re.DOTALL,
@@ -81,7 +83,7 @@ FIRST_GENERATION = 1
 
 @value
 class LogPosition:
-    """The position of a record. When a log lost records or its topic was created again, the topic's next `generation`
+    """The position of a record. When a log lost records or its topic was recreated, the topic's next `generation`
     begins (`frameledger recover`), in which offsets may repeat."""
 
     topic: str
@@ -101,12 +103,12 @@ def headers_for(
     traceparent: str | None = None,
     causation_id: UUID | str | None = None,
 ) -> tuple[tuple[str, bytes], ...]:
-    """The headers that a frame of this context is published with.
+    """Returns the headers with which a frame of this context is published.
 
-    `source` names the publisher, as a URI reference. The id is left out for a frame that has none, since
-    its id follows from its place on the log, and the time if `produced_at` is no RFC 3339 time, as
-    CloudEvents asks for. A `traceparent` is passed on as it is. `causation_id` is the id of the frame that caused this
-    one. Raises ValueError for text that UTF-8 has no form for, and for a cause that is no id of a frame.
+    `source` names the publisher, as a URI reference. The id is omitted for a frame without one, because its id is
+    derived from its position on the log, and the time if `produced_at` is not a valid RFC 3339 time, as CloudEvents
+    requires. A `traceparent` is passed on unchanged. `causation_id` is the id of the frame that caused this one. Raises
+    ValueError for text that cannot be encoded as UTF-8, and for a cause that is not an id of a frame.
     """
     headers = [(CE_SPECVERSION, b"1.0")]
     if frame.id is not None:
@@ -130,12 +132,12 @@ def headers_for(
 
 
 Named = dict[str, bytes | None]
-"""`dict(headers)`: by name, and of several with one name the last."""
+"""`dict(headers)`: by name; if there are several with one name, the last."""
 
 
 def source_of(headers: Named) -> str | None:
-    """Who published the record, by its own account. NUL and bytes that are no UTF-8 become replacement
-    characters, so that a database takes the text."""
+    """Returns the publisher's name for itself. NUL and bytes that are not UTF-8 become replacement characters, so that
+    a database accepts the text."""
     value = headers.get(CE_SOURCE)
     if value is None:
         return None
@@ -143,8 +145,8 @@ def source_of(headers: Named) -> str | None:
 
 
 def traceparent_of(headers: Named) -> str | None:
-    """The header `traceparent` in the form of version 00, to be passed on to what follows from the frame; None if it is
-    not valid by the rules of W3C trace context."""
+    """Returns the header `traceparent` in the form of version 00, to be passed on to what follows from the frame; None
+    if it is not valid by the rules of W3C trace context."""
     value = headers.get(TRACEPARENT)
     if value is None or _TRACEPARENT.fullmatch(value) is None:
         return None
@@ -152,18 +154,18 @@ def traceparent_of(headers: Named) -> str | None:
 
 
 def trace_id_in(traceparent: str | None) -> str | None:
-    """The 32 hexadecimal digits of a valid `traceparent` that name the trace."""
+    """Returns the 32 hexadecimal digits of the trace id in a valid `traceparent`."""
     return None if traceparent is None else traceparent[3:35]
 
 
 def forwarded_from(headers: Named) -> LogPosition | None:
-    """Returns the place of the original of this copy; None if this is no copy."""
+    """Returns the position of the original of this copy; None if this is not a copy."""
     value = headers.get(FORWARDED_FROM)
     return None if value is None else read_place(value)
 
 
 def read_place(text: bytes) -> LogPosition | None:
-    """Returns the place that a text names, as `str(LogPosition)` writes it; None if it names none."""
+    """Returns the position that a text names, in the form of `str(LogPosition)`; None if it names none."""
     match = _PLACE.fullmatch(text)
     if match is None:
         return None
@@ -172,30 +174,31 @@ def read_place(text: bytes) -> LogPosition | None:
 
 
 def originally_logged(logged_ms: int) -> tuple[str, bytes]:
-    """Returns the header of a copy that says when the record was logged, in milliseconds since 1970."""
+    """Returns the header of a copy with the time at which the record was logged, in milliseconds since 1970."""
     return ORIGINALLY_LOGGED, str(logged_ms).encode()
 
 
 def milliseconds(time: datetime) -> int:
-    """Returns a time as records have theirs: in whole milliseconds since 1970."""
+    """Returns a time in the form of records: in whole milliseconds since 1970."""
     return round(time.timestamp() * 1000)
 
 
 def originally_logged_ms(headers: Named) -> int | None:
-    """Returns when the original of this copy was logged, in milliseconds since 1970; None if the copy does not say."""
+    """Returns when the original of this copy was logged, in milliseconds since 1970; None if the copy does not have
+    it."""
     value = headers.get(ORIGINALLY_LOGGED)
     return int(value) if value is not None and _MILLISECONDS.fullmatch(value) else None
 
 
 def frame_id_of(headers: Named) -> str | None:
-    """Returns the id that was given to a frame that came without one; None unless the header is a uuid."""
+    """Returns the id that was assigned to a frame without one; None unless the header is a UUID."""
     value = headers.get(FRAME_ID)
     match = None if value is None else _UUID.fullmatch(value)
     return None if match is None else match[0].decode()
 
 
 def causation_id_of(headers: Named) -> FrameId | None:
-    """Returns the id of the frame that caused this one, as its publisher wrote it; None if the header is no id."""
+    """Returns the id of the frame that caused this one, as its publisher wrote it; None if the header is not an id."""
     value = headers.get(CAUSATION_ID)
     return None if value is None else _id(value)
 

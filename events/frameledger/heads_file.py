@@ -1,7 +1,7 @@
 """The leaves of a Merkle root in a file, to compare a later database with, conversation by conversation.
 
-JSON Lines: a `HeadsHeader`, then a line for each leaf in its order. Reading the file to its end verifies that its lines
-make the root in its header; whether that is the root that was recorded elsewhere is for the reader to compare.
+JSON Lines: a `HeadsHeader`, then one line per leaf in order. Reading the file to its end verifies that its lines make
+the root in its header; the reader has to compare that root with the one that was recorded elsewhere.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Living:
 
 @value
 class Erased:
-    """A receipt of an erased conversation. `name` is that of its leaf, which does not tell the conversation's id."""
+    """A receipt of an erased conversation. `name` is that of its leaf, which does not reveal the conversation's id."""
 
     name: bytes
     version: int
@@ -79,7 +79,7 @@ class HeadsHeader(_Line):
     root: Hash
     leaves: Annotated[int, Field(ge=0)]
     at: str
-    """When, by the database's clock, in ISO 8601."""
+    """The time of the computation by the database's clock, in ISO 8601."""
 
     release: str
 
@@ -102,7 +102,7 @@ _LEAF: TypeAdapter[_LivingLine | _ErasedLine] = TypeAdapter(_LivingLine | _Erase
 def read(lines: Iterable[bytes | str]) -> tuple[HeadsHeader, Iterator[Living | Erased]]:
     """Returns the header of a file, given as its lines, and its leaves.
 
-    Raises `HeadsFileError`, also while the leaves are read: at a line that is no leaf or is out of order, and at the
+    Raises `HeadsFileError`, also while the leaves are read: at a line that is not a leaf or is out of order, and at the
     end if they do not make the root of the header.
     """
     left = iter(lines)

@@ -1,4 +1,4 @@
-"""A deep copy of a JSON value, which the values of the core make of their arguments."""
+"""Deep copies of JSON values, which the values of the core make of their arguments."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -10,10 +10,10 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def json_copy(value: Any) -> Any:
-    """The same JSON value, sharing nothing that can change with `value`.
+    """Returns the same JSON value, sharing nothing mutable with `value`.
 
-    Mappings become dicts and tuples become lists, so that two spellings of one value are equal afterwards.
-    Anything else that JSON has no form for is a TypeError: a context must survive being written down.
+    Mappings become dicts and tuples become lists, so that different forms of one value are equal afterwards. Raises
+    TypeError for anything else without a JSON form, because every context can be stored.
     """
     if type(value) in _SCALARS:
         return value
@@ -32,8 +32,8 @@ def _key(key: object) -> str:
     raise TypeError(f"the key {key!r} of a mapping is not text; JSON has no other keys")
 
 
-# Made once: `json.dumps` makes an encoder for each call, which takes as long as a short message. A value of the core is
-# a tree (`json_copy`), so nobody has to look for circles.
+# Created once: `json.dumps` creates an encoder for each call, which takes as long as a short message. A value of the
+# core is a tree (`json_copy`), so no check for cycles is needed.
 _compact = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), default=dict, check_circular=False
 ).encode
@@ -42,8 +42,8 @@ _WRITTEN_ALIKE = frozenset({str, int, bool, type(None)})
 
 
 def size(value: Any) -> int:
-    """Returns the number of bytes of a value as compact JSON. The state counts them, so it is the same in every
-    release.
+    """Returns the number of bytes of a value as compact JSON. The state counts these, so the result is the same in
+    every release.
 
     Few messages contain floats. Pydantic encodes the others to the same bytes in a tenth of the time; it writes some
     floats differently, and fails on half of a surrogate pair.
@@ -54,7 +54,7 @@ def size(value: Any) -> int:
 
 
 def size_of_text(value: Mapping[str, Any]) -> int:
-    """The `size` of an object in which nothing is a float."""
+    """Returns the `size` of an object without floats."""
     try:
         return len(to_json(value))
     except PydanticSerializationError:
@@ -66,7 +66,7 @@ def _exact_size(value: Any) -> int:
 
 
 def _is_written_alike(container: dict[str, Any] | list[Any]) -> bool:
-    """Whether nothing in an object or array is a float, or of a type that only the encoder above knows."""
+    """Whether an object or array contains no float, and no type that only the encoder above knows."""
     items: Iterable[Any] = container.values() if type(container) is dict else container
     for item in items:
         kind = type(item)

@@ -2,10 +2,10 @@
 
     leaf = int4send(length of name) || name || int8send(version) || chain
 
-The name of a conversation is its context id in UTF-8. That of a receipt, which is what `erase` leaves of a
-conversation, is `sha256("erased" || context_id)`: a reader who knows the id finds the receipt, and no other learns it.
-Leaves are in the byte order of the context ids; of one id first its receipts, the oldest first, and then the
-conversation that lives. So an id that was erased twice and lives again has three leaves, and none of them goes away.
+The name of a conversation is its context id in UTF-8. The name of a receipt, which `erase` leaves of a conversation, is
+`sha256("erased" || context_id)`: a reader who knows the id finds the receipt, and others cannot learn the id. Leaves
+are in the byte order of the context ids; for one id first its receipts, the oldest first, and then the current
+conversation. So an id that was erased twice and exists again has three leaves, and none of them ever disappears.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages with their images, sounds and files left out, short enough to be logged."""
+"""Messages without their images, sounds and files, short enough for logs."""
 
 import re
 from collections.abc import Mapping
@@ -6,11 +6,11 @@ from typing import Any
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[^,;]{1,100}){0,5}),", re.IGNORECASE)
 
-# Keys whose text people or models wrote. It stays even where it looks like a data URL.
+# Keys whose text people or models wrote. It is kept even if it looks like a data URL.
 _TEXT_KEYS = frozenset({"text", "content", "arguments", "thinking", "signature"})
 
-# Where each provider puts encoded bytes: `file_data` (OpenAI's files) and `b64_json` (its images) hold
-# nothing else. `data` and `bytes` do so in these holders only: elsewhere `data` may be an encrypted thought.
+# The keys of encoded bytes, by provider: `file_data` (OpenAI's files) and `b64_json` (its images) contain nothing else.
+# `data` and `bytes` do so only in these holders: elsewhere `data` may be an encrypted thought.
 _ENCODED_KEYS = frozenset({"file_data", "b64_json"})
 _ENCODED_KEYS_IN_HOLDERS = frozenset({"data", "bytes"})
 _HOLDERS = frozenset({"input_audio", "audio", "source", "inline_data", "inlineData"})
@@ -19,11 +19,11 @@ _KIND_KEYS = ("media_type", "mime_type", "mimeType", "format", "filename", "type
 
 
 def without_media(value: Any, holder: str = "") -> Any:
-    """A copy of the JSON value in which a short note stands for each embedded image, sound or file.
+    """Returns a copy of the JSON value with a short note in place of each embedded image, sound or file.
 
-    The note tells the kind, as far as the neighbouring fields tell it, and the size in bytes. Replaced are
-    data URLs, and base64 in the places where OpenAI, Anthropic, Gemini and Bedrock have it, at any depth.
-    Text and remote URLs stay as they are. `holder` is the key under which `value` was found.
+    The note has the kind, as far as neighbouring fields show it, and the size in bytes. Data URLs are replaced, and
+    base64 in the places where OpenAI, Anthropic, Gemini and Bedrock have it, at any depth. Text and remote URLs stay
+    unchanged. `holder` is the key under which `value` was found.
     """
     if isinstance(value, Mapping):
         return {key: _field(value, key, item, holder) for key, item in value.items()}

@@ -4,9 +4,9 @@
     node  = sha256(0x01 || left || right)
     empty = sha256("")
 
-The left half of a tree of n leaves has as many as the largest power of two below n. A path says for each sibling on
-which side it is, instead of the RFC's index and tree size: these are not part of the root, so a reader who has only the
-root could not check them.
+The left half of a tree of n leaves has as many leaves as the largest power of two below n. A path has the side of each
+sibling instead of the RFC's index and tree size: these are not part of the root, so a reader who has only the root
+could not check them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EMPTY = sha256(b"").digest()
 
 @value
 class Sibling:
-    """A hash on the way from a leaf to the root, and on which side of that way it is."""
+    """A hash on the path from a leaf to the root, and the side of the path on which it is."""
 
     side: Literal["left", "right"]
     hash: bytes
@@ -51,18 +51,18 @@ def root_through(data: bytes, path: Iterable[Sibling]) -> bytes:
 
 
 class Tree:
-    """A tree to which leaves are added from left to right. Keeps one hash for each level, however many leaves."""
+    """A tree to which leaves are added from left to right. Keeps one hash per level, however many leaves there are."""
 
     def __init__(self) -> None:
         self.size = 0
         """The number of leaves."""
 
         self._peaks: list[bytes] = []
-        """The roots of the complete trees that the leaves make, the largest first: one for each bit of `size`."""
+        """The roots of the complete trees of the leaves, the largest first: one for each bit of `size`."""
 
         self._path: list[Sibling] = []
         self._traced: int | None = None
-        """The index in `_peaks` of the tree that has the traced leaf, up to which `_path` leads."""
+        """The index in `_peaks` of the tree that contains the traced leaf, to which `_path` leads."""
 
     def add(self, data: bytes, *, trace: bool = False) -> None:
         """Add a leaf. With `trace`, `path` is that of this leaf, unless a later one is traced."""
@@ -74,7 +74,7 @@ class Tree:
         lower = self.size
         self.size += 1
         while lower & 1:
-            # The two newest trees have the same size: they become one.
+            # The two newest trees have the same size: they are merged.
             left = peaks.pop()
             if self._traced is not None and self._traced >= len(peaks):
                 self._climb(left, reached, is_left=self._traced == len(peaks))
@@ -84,7 +84,7 @@ class Tree:
         peaks.append(reached)
 
     def root(self) -> bytes:
-        """Returns the hash of the tree as it is now. Leaves may be added afterwards."""
+        """Returns the hash of the current tree. More leaves may be added afterwards."""
         if not self._peaks:
             return EMPTY
         *larger, reached = self._peaks

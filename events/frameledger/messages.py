@@ -17,7 +17,7 @@ from frameledger.ids import Position
 
 
 class Messages:
-    """A context's messages by position; iterating gives them in order.
+    """A context's messages by position; iterating yields them in order.
 
     Positions only grow within an era, so the order of insertion is the order of the list, and a change costs the same
     whatever the length. The messages themselves are shared and never changed.
@@ -27,10 +27,10 @@ class Messages:
         self._rows: dict[Position, Message] = dict(rows)
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Apply the changes of a step, in their order and each once; those of other kinds affect no message."""
+        """Apply the changes of a step, in order and each once; other kinds of changes affect no message."""
         rows = self._rows
         for change in changes:
-            # A change has no subclass, and most are none of these: `isinstance` would be asked three times for each.
+            # Changes have no subclasses, and most are none of these: `isinstance` would be called three times for each.
             if type(change) is MessageAppended or type(change) is MessageReplaced:
                 rows[change.position] = change.message
             elif type(change) is MessageEnded:

@@ -1,8 +1,7 @@
-"""The partition of a key, as the clients of Kafka compute it.
+"""The partition of a key, as Kafka's clients compute it.
 
-A context lives in the partition that Java's default partitioner gives its key. librdkafka, and with it most
-languages that are not Java, has another default; `librdkafka_default` is here to explain where such a
-record came from.
+A context is in the partition that Java's default partitioner computes for its key. librdkafka, and with it most
+languages other than Java, has another default; `librdkafka_default` explains where such a record came from.
 """
 
 from zlib import crc32
@@ -13,7 +12,7 @@ _MASK = 0xFFFFFFFF
 
 
 def partition_for(key: bytes, partitions: int) -> int:
-    """The partition of 0 to `partitions` - 1 that holds the frames of this key: murmur2 as in Java and
+    """Returns the partition, from 0 to `partitions` - 1, of the frames with this key: murmur2 as in Java and
     aiokafka."""
     _check(partitions)
     # Java makes the hash positive by dropping the sign bit, not by taking the absolute value.
@@ -21,16 +20,16 @@ def partition_for(key: bytes, partitions: int) -> int:
 
 
 def librdkafka_default(key: bytes, partitions: int) -> int:
-    """Where a client of librdkafka puts this key unless told `partitioner=murmur2_random`: CRC32.
+    """Returns the partition that a client of librdkafka uses for this key without `partitioner=murmur2_random`: CRC32.
 
-    For a key that is not empty; librdkafka spreads records with an empty one at random.
+    The key must not be empty: librdkafka distributes records with an empty one randomly.
     """
     _check(partitions)
     return crc32(key) % partitions
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2 of 32 bits with Kafka's seed, as a signed integer: the number that Java shows."""
+    """Returns the 32-bit MurmurHash2 with Kafka's seed, as a signed integer, as in Java."""
     aligned = len(data) & ~3
     h = _SEED ^ len(data)
     for i in range(0, aligned, 4):

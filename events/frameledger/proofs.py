@@ -2,8 +2,8 @@
 
 A proof is JSON Lines: a `ProofHeader`, then a `ProvenFrame` for each frame in order. Everything in it counts: `verify`
 computes the hash chain from the frames, the leaf from the last link, and the root from the leaf and its path, so a file
-in which a byte of a value is changed does not verify. No server and no other file is needed; memory does not
-grow with the conversation.
+in which a byte of a value was changed does not verify. No server and no other file is needed; memory does not grow with
+the conversation.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Link(_Part):
 
 
 class Step(_Part):
-    """A step of the path from a leaf to its root: the hash of the sibling, and on which side it is."""
+    """A step of the path from a leaf to its root: the hash of the sibling, and its side."""
 
     side: Literal["left", "right"]
     hash: Hash
@@ -61,11 +61,11 @@ class ProofHeader(_Part):
     format: Literal["frameledger-proof/1"]
     context_id: Annotated[str, Field(min_length=1, max_length=255)]
     erased: bool
-    """Whether this is of the receipt of a conversation that was erased; no frames follow then."""
+    """Whether this proves the receipt of an erased conversation; no frames follow then."""
 
     after: Link | None
-    """The link that the first frame follows: that of the receipt after which the conversation went on. None: the frames
-    are those from the first one on."""
+    """The link before the first frame: that of the receipt after which the conversation continued. None if the frames
+    start with the first one."""
 
     version: StoredVersion
     """The version of the last frame."""
@@ -95,13 +95,13 @@ class ProvenFrame(_Part):
 
 @value
 class Proven:
-    """What a proof that verified has shown."""
+    """What a verified proof has shown."""
 
     header: ProofHeader
     frame_count: int
 
     def statement(self) -> str:
-        """Returns what is proved, in a sentence. It is proved only if the root was kept elsewhere."""
+        """Returns what is proved, as a sentence. It is proved only if the root was kept elsewhere."""
         header = self.header
         name = repr(header.context_id)
         if header.erased:
@@ -120,7 +120,7 @@ class Proven:
 
 
 def verify(lines: Iterable[bytes | str], root: bytes | None = None) -> Proven:
-    """Verify a proof, given as its lines, against a root of 32 bytes. Returns what it proves; raises `ProofError`.
+    """Verify a proof, given as its lines, against a root of 32 bytes. Returns what it proves. Raises `ProofError`.
 
     Without `root` the file is only compared with itself. That finds damage, but proves nothing: an attacker who forges
     a history also computes its root.

@@ -1,4 +1,4 @@
-"""`react`: the effects of one frame, which are the work that it requests or stops.
+"""`react`: the effects of one frame, which request or stop work.
 
 A rebuild folds and does not react, so replaying a conversation can never call a model or a tool again.
 """
@@ -17,10 +17,11 @@ from frameledger.frames import AnyFrame, FunctionCallResultFrame, LLMFullRespons
 def react(
     before: State, frame: AnyFrame, after: State, causation_id: UUID | None = None
 ) -> tuple[Effect, ...]:
-    """The effects of the frame that led from `before` to `after`: inference to run, functions to call, work to stop.
+    """Returns the effects of the frame that led from `before` to `after`: inference to run, functions to call, work to
+    stop.
 
-    They name `causation_id`, the frame's id, as their cause. Their ids follow from the frame's place, so publishing
-    them twice has the effect of once. A recording has no effects (R4.5).
+    They name `causation_id`, the frame's id, as their cause. Their ids are derived from the frame's version, so
+    publishing them twice has the effect of once. A recording has no effects (R4.5).
     """
     if before.runs is after.runs and before.calls is after.calls:
         return ()
@@ -100,7 +101,7 @@ def _stopped_calls(
 def _must_stop(call: Call, frame: AnyFrame, after: State) -> bool:
     """Whether a worker may still be working on a call that this frame has settled or interrupted."""
     if call.stage not in ("dispatched", "running") or call.by_client:
-        # No worker was told of a call that a client answers (RA5.client).
+        # Calls that a client answers have no worker (RA5.client).
         return False
     now = after.calls.open.get(call.tool_call_id)
     running = call.running

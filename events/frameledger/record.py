@@ -50,12 +50,12 @@ __all__ = [
 MAX_KEY_BYTES = 255
 
 DERIVED_IDS: Final = UUID("ce26d6c9-86cf-4ee7-a379-bcc170f9266b")
-"""The namespace of ids that follow from a place on the log. It never changes: stored ids came from it."""
+"""The namespace of ids that are derived from a position. It never changes: stored ids were derived from it."""
 
 
 @value
 class Record:
-    """A record as it lies on the log. Nothing about it is checked. Times are milliseconds since 1970, UTC."""
+    """A record as it is on the log, unchecked. Times are milliseconds since 1970, UTC."""
 
     topic: str
     partition: int
@@ -65,45 +65,45 @@ class Record:
     headers: Headers = ()
     timestamp_ms: int | None = None
     generation: int = FIRST_GENERATION
-    """The topic's generation, as the reader of the record knows it (`LogPosition`); the broker does not."""
+    """The topic's generation, as the reader of the record knows it (`LogPosition`); the broker does not have it."""
 
 
 @value
 class LoggedFrame:
-    """A frame of a context, with where it came from."""
+    """A frame of a context, with its origin."""
 
     context_id: ContextId
     frame_id: FrameId
-    """The frame's own id; else the one that a header of a copy names; else the one derived from `place`."""
+    """The frame's own id; else the one in a header of a copy; else the one derived from `place`."""
 
     has_own_id: bool
-    """False if the id was derived: only a copy of such a frame is a repetition of it."""
+    """False if the id was derived: then only a copy of the frame is a repetition of it."""
 
     frame: AnyFrame
     source: str | None
-    """Who published it, according to itself."""
+    """The publisher's name for itself."""
 
     causation_id: FrameId | None
-    """The frame of this context that caused it, according to its publisher. There may be no frame with that id."""
+    """The frame of this context that caused it, according to its publisher. It may not exist."""
 
     traceparent: str | None
-    """The trace and the span that it belongs to, as its publisher says (W3C). What follows from the frame passes it
-    on."""
+    """The trace and the span of the frame, according to its publisher (W3C). Everything that follows from the frame
+    passes them on."""
 
     place: LogPosition
-    """Where its publisher's record is; for a forwarded copy that is not the place of `record`."""
+    """The position of its publisher's record; for a forwarded copy this differs from that of `record`."""
 
     record: Record
 
     @property
     def trace_id(self) -> str | None:
-        """The trace that `traceparent` names: 32 hexadecimal digits."""
+        """The trace id in `traceparent`: 32 hexadecimal digits."""
         return trace_id_in(self.traceparent)
 
 
 @value
 class Outgoing:
-    """What a producer is given to publish. It knows the topic itself, and computes the partition from the key."""
+    """A record for a producer, which adds the topic and computes the partition from the key."""
 
     key: bytes
     value: bytes
@@ -111,10 +111,10 @@ class Outgoing:
 
 
 def read(record: Record) -> LoggedFrame:
-    """The frame that this record carries. The same record always gives the same result.
+    """Returns the frame in this record. The same record always gives the same result.
 
-    Raises only `DecodeError`. If a record is wrong in several ways, encryption is reported first, then the key, then
-    the value.
+    Raises only `DecodeError`. If a record has several problems, encryption is reported first, then the key, then the
+    value.
     """
     headers = dict(record.headers)
     if ENCRYPTION in headers:
@@ -140,16 +140,16 @@ def read(record: Record) -> LoggedFrame:
 
 
 def derived_id(place: LogPosition) -> FrameId:
-    """The id of a frame that came without one: a uuid5 of `topic:partition:offset` of the record that its
-    publisher wrote, with the generation after the topic if it is not the first, because offsets may repeat in
-    another generation. A copy has the id of its original."""
+    """Returns the id of a frame without an id of its own: a uuid5 of `topic:partition:offset` of its publisher's
+    record, with the generation after the topic if it is not the first, because offsets may repeat in another
+    generation. A copy has the id of its original."""
     where = f"{place.partition}:{place.offset}"
     topic = place.topic if place.generation == FIRST_GENERATION else f"{place.topic}:{place.generation}"
     return FrameId(str(uuid5(DERIVED_IDS, f"{topic}:{where}")))
 
 
 def place_of(record: Record) -> LogPosition:
-    """Returns where this record itself is on the log, also if it is a copy of another one."""
+    """Returns the position of this record itself on the log, even if it is a copy of another one."""
     return LogPosition(record.topic, record.partition, record.offset, record.generation)
 
 
@@ -162,12 +162,11 @@ def outgoing(
     causation_id: UUID | str | None = None,
     encoded: bytes | None = None,
 ) -> Outgoing:
-    """The record with which this frame of this context is published. `encoded` are the bytes that `decode` read the
-    frame from, if these are to be published unchanged.
+    """Returns the record with which this frame of this context is published. `encoded` are the bytes from which
+    `decode` read the frame, if these are to be published unchanged.
 
-    Raises ValueError, saying what is wrong, for a context id or a `causation_id` that is not 1 to 255 bytes of UTF-8
-    without NUL, and for a frame that could not be read again: one that has no JSON form, or whose bytes `decode`
-    refuses.
+    Raises ValueError, with the problem, for a context id or a `causation_id` that is not 1 to 255 bytes of UTF-8
+    without NUL, and for a frame that could not be read again: without a JSON form, or whose bytes `decode` refuses.
     """
     try:
         key = context_id.encode()
@@ -191,11 +190,11 @@ def _encoded(frame: AnyFrame) -> bytes:
 
 
 def forward(record: Record) -> Outgoing:
-    """Returns a copy of a record, such as one in a foreign partition: the same key, bytes and headers, with two more
-    headers for the position of the original and, if it is known, the time at which it was logged. A copy of a copy has
-    those of the original.
+    """Returns a copy of a record, for instance of one in a foreign partition: the same key, bytes and headers, with two
+    more headers for the position of the original and, if it is known, the time at which it was logged. A copy of a copy
+    has those of the original.
 
-    Raises ValueError for a record without key or value, which belongs nowhere.
+    Raises ValueError for a record without key or value, which belongs to no conversation.
     """
     if record.key is None or record.value is None:
         raise ValueError("only a record with key and value can be forwarded")
@@ -211,8 +210,8 @@ def forward(record: Record) -> Outgoing:
 
 
 def is_context_id(text: str) -> bool:
-    """Whether it can be the id of a conversation: as the key of a record it is UTF-8 of 1 to `MAX_KEY_BYTES` bytes
-    without NUL."""
+    """Returns whether a text can be the id of a conversation: as the key of a record it is UTF-8 of 1 to
+    `MAX_KEY_BYTES` bytes without NUL."""
     try:
         return 0 < len(text.encode()) <= MAX_KEY_BYTES and "\x00" not in text
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
 """The stored form of a state, from which folding continues in another process.
 
-A stored state carries the version of the fold that made it. A release with an older fold refuses it, because it could
-not keep what the newer one knows.
+A stored state has the version of the fold that made it. A release with an older fold refuses it, because it could not
+keep the information of the newer one.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _states = TypeAdapter(State)
 
 
 def dump(state: State) -> bytes:
-    """The state as JSON (ASCII); its size follows what is open, not how long the conversation is."""
-    with suppress(PydanticSerializationError):  # of half a character, which UTF-8 has no form for
+    """Returns the state as JSON (ASCII), whose size depends on what is open, not on the length of the conversation."""
+    with suppress(PydanticSerializationError):  # for half of a surrogate pair, which UTF-8 cannot encode
         dumped = _states.dump_json(state, exclude_defaults=True)
         if dumped.isascii():
             return b'{"fold":%d,"state":%b}' % (FOLD_VERSION, dumped)
@@ -58,7 +58,7 @@ def dump(state: State) -> bytes:
 
 
 def load(stored: bytes) -> State:
-    """The state that `dump` wrote. Raises `StoredStateError` for a newer fold's state and for anything else."""
+    """Returns the state that `dump` wrote. Raises `StoredStateError` for a newer fold's state and for anything else."""
     wire = _parsed(stored)
     fold = wire.get("fold")
     if not isinstance(fold, int) or isinstance(fold, bool):
@@ -71,7 +71,7 @@ def load(stored: bytes) -> State:
     try:
         state = _states.validate_python(wire.get("state"))
     except ValidationError as error:
-        # Without what was found there: it may be somebody's words.
+        # Without the value that was found there, which may be a user's words.
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise StoredStateError(
@@ -81,13 +81,13 @@ def load(stored: bytes) -> State:
 
 
 def _from_before(state: State, fold: int) -> State:
-    """The state that an earlier fold made, with safe values for what that fold did not know."""
+    """Returns the state that an earlier fold made, with safe values for what that fold did not record."""
     if fold < 4:
-        # When the context changed last: it may have been by any frame so far.
+        # The latest change of the context: any frame so far may have made it.
         state = replace(state, changed_version=state.version)
     last = Position(state.place.next_position - 1)
     if fold < 5 and last >= 1:
-        # Which positions are empty again: it may be any one.
+        # The empty positions: any position may be one.
         state = replace(state, place=replace(state.place, fixed=(Position(1), last)))
     return state
 

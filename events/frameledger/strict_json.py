@@ -1,8 +1,8 @@
 """Strict JSON: no NaN, no number beyond a double, no unlimited nesting.
 
-Lenient parsers accept more, and the fast one that we use is lenient. So there are two checks: a quick look at bytes
-that such a parser has accepted, which nearly all frames pass at a fraction of the cost of parsing, and an exact parser.
-The time that either takes is proportional to the length of its input.
+Lenient parsers accept more, and the fast one that is used here is lenient. So there are two checks: a fast test of
+bytes that such a parser has accepted, which nearly all frames pass at a fraction of the cost of parsing, and an exact
+parser. Both take time in proportion to the length of their input.
 """
 
 import codecs
@@ -14,24 +14,24 @@ from typing import Any, NoReturn
 from frameledger.decode_error import DecodeError, excerpt
 
 MAX_DEPTH = 100
-"""How many arrays and objects may be inside one another, the outermost counted."""
+"""Maximum nesting depth of arrays and objects, including the outermost."""
 
 MAX_DIGITS = 4300
-"""How many digits a number may have, exponent included. Python reads no longer integer by default."""
+"""Maximum number of digits of a number, including its exponent. By default Python reads no longer integers."""
 
 
 def is_surely_strict(value: bytes) -> bool:
-    """Returns whether JSON text in UTF-8, known to be valid apart from what is checked here, is certainly strict.
+    """Returns whether JSON text in UTF-8, known to be valid except for what is checked here, is certainly strict.
 
-    False means that only `loads` can tell: text inside strings may look like what is searched for. Each
-    test is one that cannot miss; how they work is explained at the tables below.
+    False means that only `loads` can decide: text inside strings may look like what is searched for. No test can miss
+    anything; how they work is explained at the tables below.
     """
     if _N in value and b"NaN" in value:
         return False
     reduced = value.translate(_CLASSES, _NOISE)
     if reduced.find(b",e,") >= 0:
         return False
-    # A level has two brackets, and commas only add to their number.
+    # A level has two brackets, and commas only increase the count.
     if len(reduced) > 2 * MAX_DEPTH and reduced.count(b",") > 2 * MAX_DEPTH and _is_too_deep(value):
         return False
     return (
@@ -41,16 +41,16 @@ def is_surely_strict(value: bytes) -> bool:
 
 
 def loads(value: bytes) -> Any:
-    """The JSON value that these bytes encode, as the standard library reads it: the last of duplicate keys counts, and
-    lone surrogate escapes become lone surrogates. Raises only `DecodeError`, for bytes that are not strict JSON in
-    UTF-8.
+    """Returns the JSON value that these bytes encode, as the standard library reads it: the last of duplicate keys
+    counts, and lone surrogate escapes become lone surrogates. Raises only `DecodeError`, for bytes that are not strict
+    JSON in UTF-8.
     """
     if value.startswith(codecs.BOM_UTF8):
         raise DecodeError(
             "byte_order_mark", "the value begins with a byte order mark; JSON in UTF-8 has none"
         )
     text = _decoded(value)
-    # Before parsing: the parser calls itself for each level.
+    # Before parsing: the parser recurses at each level.
     if _is_too_deep(value):
         raise DecodeError("too_deep", f"arrays and objects are more than {MAX_DEPTH} levels deep")
     try:
@@ -58,7 +58,7 @@ def loads(value: bytes) -> Any:
     except json.JSONDecodeError as error:
         at = len(text[: error.pos].encode())
         problem = DecodeError("not_json", f"{error.msg.removesuffix(' at')} at byte {at}")
-    # Outside of the handler, here and below: an error that was being handled keeps the whole text alive.
+    # Outside the handler, here and below: an error that is being handled keeps the whole text alive.
     raise problem
 
 
@@ -80,11 +80,11 @@ def _is_too_deep(value: bytes) -> bool:
     parser would recurse too deeply."""
     if value.count(b"[") + value.count(b"{") <= MAX_DEPTH:
         return False
-    # A backslash is found in strings only. Without the escaped ones and the escaped quotes, the quotes that
-    # are left begin and end strings, so that every second piece lies outside.
+    # Backslashes occur only in strings. Without the escaped ones and the escaped quotes, the remaining quotes begin and
+    # end strings, so that every second piece is outside.
     bare = value.replace(b"\\\\", b"").replace(b'\\"', b"")
     brackets = b"".join(bare.split(b'"')[::2]).translate(_STEPS, _NO_BRACKETS)
-    # Each round takes the innermost level away and no more, so that a long list of messages is soon short.
+    # Each round removes only the innermost level, so that a long list of messages is soon short.
     rest = brackets
     for rounds in range(1, 5):
         rest = rest.replace(b"\x01\xff", b"")
@@ -122,7 +122,7 @@ _PARSER = json.JSONDecoder(parse_float=_float, parse_int=_integer, parse_constan
 
 
 def _table(classes: dict[bytes, bytes]) -> bytes:
-    """A translation that turns each byte of a key into the value, and leaves the others."""
+    """Returns a translation that maps each byte of a key to the value, and leaves the others."""
     table = bytearray(range(256))
     for members, representative in classes.items():
         for member in members:
@@ -134,18 +134,17 @@ def _all_but(excluded: bytes) -> bytes:
     return bytes(set(range(256)) - set(excluded))
 
 
-# Infinity, and every number with an exponent, stands between two of `[ ] { } : ,` or spaces. Delete digits,
-# signs, points, spaces and most letters, among them all of `nfity`; make the punctuation alike, and `e`,
-# `E` and `I`: what remains of either is `,e,`, and of 1e400 too. Quotes and the letters of `_KEPT_LETTERS`
-# stay, so that `true`, `false` and most prose come out differently: of 18,000 messages of real
-# conversations, three did not. NaN has an N, which is rare enough to be looked for by itself.
+# Infinity, and every number with an exponent, is between two of `[ ] { } : ,` or spaces. Delete digits, signs, points,
+# spaces and most letters, among them all of `nfity`; map the punctuation to one character, and `e`, `E` and `I` to
+# another: both become `,e,`, and so does 1e400. Quotes and the letters of `_KEPT_LETTERS` stay, so that `true`, `false`
+# and most prose look different: of 18,000 messages of real conversations, three did not. NaN has an N, which is rare
+# enough to be searched for by itself.
 _KEPT_LETTERS = b"lorsu"
 _CLASSES = _table({b"[]{}:,": b",", b"eEI": b"e"})
 _NOISE = _all_but(b'[]{}:,"eEI' + _KEPT_LETTERS)
 _N = ord("N")
 
-# An integer is beyond a double if it has 309 digits, and so many in a row put nine into every thirty-second
-# byte.
+# An integer is beyond a double if it has 309 digits, and so many in a row put a nine into every thirty-second byte.
 _OVERFLOWING_DIGITS = 309
 _STRIDE = 32
 _DIGITS_IN_A_ROW = b"0" * (_OVERFLOWING_DIGITS // _STRIDE)

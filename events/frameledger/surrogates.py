@@ -1,18 +1,18 @@
 """Lone surrogates: escapes in JSON text without the other half of their character.
 
-A client that cuts text between two UTF-16 units sends `"\\ud83d"` in one frame and `"\\ude00"` in the next.
-That is legal JSON, and no text: neither UTF-8 nor a database can hold it.
+A client that splits text between two UTF-16 units sends `"\\ud83d"` in one frame and `"\\ude00"` in the next. That is
+legal JSON, but not text: neither UTF-8 nor a database can represent it.
 """
 
 import re
 
-# A run of escaped backslashes first, so that what follows it is not taken for an escape; then a whole pair;
-# then a half. Of valid JSON, nothing but hexadecimal digits follows `\u`.
+# First a run of escaped backslashes, so that what follows is not taken for an escape; then a whole pair; then a half.
+# In valid JSON only hexadecimal digits follow `\u`.
 _ESCAPE = re.compile(rb"(?:\\\\)++|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u([dD][89a-fA-F]..)")
 
 
 def has_half(text: str) -> bool:
-    """Whether this text contains a surrogate, for which UTF-8 has no form."""
+    """Returns whether this text contains a surrogate, which UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -21,13 +21,13 @@ def has_half(text: str) -> bool:
 
 
 def is_first_half(character: str) -> bool:
-    """Whether it may become a character with the one that follows it."""
+    """Returns whether it may become a character with the one that follows it."""
     return "\ud800" <= character <= "\udbff"
 
 
 def write_out_halves(value: bytes) -> bytes:
-    """The same JSON with each lone half replaced by the six characters of its escape, in lower case. Expects valid
-    JSON. Two adjacent halves in one string are a character and stay.
+    """Returns the same JSON with each lone half replaced by the six characters of its escape, in lower case. Expects
+    valid JSON. Two adjacent halves in one string are a character and stay.
     """
     return _ESCAPE.sub(_written_out, value)
 

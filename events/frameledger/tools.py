@@ -1,4 +1,4 @@
-"""Tool definitions: how they are described, written down, named and compared."""
+"""Tool definitions: their description, wire form, names and comparison."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,22 +7,22 @@ from typing import Any
 from frameledger.json_values import json_copy
 
 MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE = "The function `{function_name}` is not currently available."
-"""What the model reads as the result of a call that no service runs."""
+"""The result for the model of a call that no service runs."""
 
 SERVED_BY = "served_by"
-"""The key beside `type` and `function` of a definition that says who answers the calls; without it services do. It is
+"""The key beside `type` and `function` of a definition that names who answers the calls; without it services do. It is
 not sent to providers."""
 
 CLIENT = "client"
-"""Its only value: whoever brought the definition."""
+"""Its only value: the client that declared the function."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionSchema:
-    """One function that a model may call, in no provider's terms.
+    """One function that a model may call, independent of any provider.
 
-    `properties` maps each parameter to its JSON Schema; `required` names those that must be given. Both are
-    copied, so that the schema does not change with what it was made from.
+    `properties` maps each parameter to its JSON Schema; `required` names the mandatory ones. Both are copied, so that
+    later changes of the arguments do not change the schema.
     """
 
     name: str
@@ -35,7 +35,7 @@ class FunctionSchema:
         object.__setattr__(self, "required", tuple(self.required))
 
     def to_openai(self) -> dict[str, Any]:
-        """The definition in the form of OpenAI's chat completions, as on the wire; a new dict."""
+        """Returns the definition in the form of OpenAI's chat completions, as on the wire; a new dict."""
         parameters = {
             "type": "object",
             "properties": json_copy(self.properties),
@@ -45,7 +45,7 @@ class FunctionSchema:
         return {"type": "function", "function": function}
 
     def to_wire(self) -> dict[str, Any]:
-        """The definition as the log has it: `to_openai`."""
+        """Returns the definition as the log has it: `to_openai`."""
         return self.to_openai()
 
 
@@ -66,10 +66,10 @@ class ToolsSchema:
         object.__setattr__(self, "custom_tools", json_copy(self.custom_tools))
 
     def to_wire(self) -> list[dict[str, Any]]:
-        """The definitions as the log has them: the standard ones first, in OpenAI form, then the custom ones.
+        """Returns the definitions as the log has them: the standard ones first, in OpenAI form, then the custom ones.
 
-        A custom tool becomes `{"llm": provider, "tool": definition}`, much as a provider's own message does,
-        so that every other provider knows to leave it out.
+        A custom tool becomes `{"llm": provider, "tool": definition}`, like a provider's own message, so that every
+        other provider can omit it.
         """
         standard = [_definition(tool) for tool in self.standard_tools]
         return standard + [
@@ -83,9 +83,9 @@ Tools = ToolsSchema | Iterable[FunctionSchema | Mapping[str, Any]]
 
 
 def tools_to_wire(tools: Tools | None) -> tuple[dict[str, Any], ...]:
-    """The definitions as the log has them, in the order given; none for null. Shares nothing with `tools`.
+    """Returns the definitions as the log has them, in the given order; none for null. Shares nothing with `tools`.
 
-    Mappings count as wire form already. Raises TypeError for anything else, plain functions included.
+    Mappings are taken as wire form. Raises TypeError for anything else, including plain functions.
     """
     if tools is None:
         return ()
@@ -103,7 +103,7 @@ def _definition(tool: FunctionSchema | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def no_definition(tool: object) -> str:
-    """Why this is no tool, and what to do with a function instead."""
+    """Returns why this is not a tool, and what to do with a function instead."""
     if not callable(tool):
         return f"a tool is a FunctionSchema or a mapping, not a {type(tool).__name__}"
     name = getattr(tool, "__name__", type(tool).__name__)
@@ -114,18 +114,18 @@ def no_definition(tool: object) -> str:
 
 
 def tool_name(tool: object) -> str | None:
-    """The name of a tool in any provider's form; the first, where one definition declares several functions.
+    """Returns the name of a tool in any provider's form; the first one if a definition declares several functions.
 
-    A provider's built-in tool without a name goes by its type, `{"type": "web_search"}`, or by its only key,
-    `{"google_search": {}}`. None for a value that is no tool. Never raises.
+    A provider's built-in tool without a name is named by its type, `{"type": "web_search"}`, or by its only key,
+    `{"google_search": {}}`. Returns None for a value that is not a tool. Never raises.
     """
     return next(iter(_names(tool)), None)
 
 
 def tool_names(tools: object) -> tuple[str, ...]:
-    """The names of all tools, each once, in order; a definition with several functions has several.
+    """Returns the names of all tools, each once, in order; a definition with several functions has several.
 
-    Accepts what `tools_to_wire` accepts or returns. Tools without a name are left out. Never raises.
+    Accepts what `tools_to_wire` accepts or returns. Tools without a name are omitted. Never raises.
     """
     if isinstance(tools, ToolsSchema):
         tools = tools.to_wire()
@@ -163,18 +163,19 @@ def _text(mapping: object, key: str) -> str | None:
 
 
 def of_client(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """The definition of a function that no service serves: the client that brings it answers its calls (RA5.client)."""
+    """Returns the definition of a function that no service serves: the client that declares it answers its calls
+    (RA5.client)."""
     return {**json_copy(tool), SERVED_BY: CLIENT}
 
 
 def is_of_client(tool: object) -> bool:
-    """Whether a definition says that a client answers the calls. Never raises."""
+    """Returns whether a definition says that a client answers the calls. Never raises."""
     return isinstance(tool, Mapping) and tool.get(SERVED_BY) == CLIENT
 
 
 def client_functions(tools: Iterable[object]) -> tuple[str, ...]:
-    """The names of the functions whose calls a client answers, each once. A name that a service's definition has too
-    is the service's, so that no client takes a call away from it."""
+    """Returns the names of the functions whose calls a client answers, each once. A name that is also in a service's
+    definition belongs to the service, so that no client takes a call away from it."""
     listed = tuple(tools)
     brought = [tool for tool in listed if is_of_client(tool)]
     if not brought:
@@ -185,14 +186,14 @@ def client_functions(tools: Iterable[object]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ToolChanges:
-    """The added names and the removed names, each in the order of its list."""
+    """The added and the removed names, each in the order of its list."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
 
 
 def tool_changes(before: object, after: object) -> ToolChanges:
-    """What differs between two tool lists by name. A tool that only changed its definition is no change."""
+    """Returns the differences between two tool lists by name. A tool with only a new definition is not a change."""
     old, new = tool_names(before), tool_names(after)
     were, are = frozenset(old), frozenset(new)
     return ToolChanges(

@@ -1,4 +1,4 @@
-"""Aggregators of contexts: both sides of a conversation by all the rules of the fold, apart or as a pair."""
+"""Aggregators of contexts: both sides of a conversation by all rules of the fold, separately or as a pair."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class LLMContextAggregator(Half):
     """One side of a conversation that begins with `context`, which is not changed; without a `role`, both sides.
 
     Returns the new context as `LLMContextFrame`, with `run_llm` true if a run is requested. The user's side follows the
-    rules of words and turns, the assistant's those of responses, thoughts and calls; both take interruptions and what
-    clients say about the context. Frames of the other side are ignored. With `expect_stripped_words` false all words
-    contain their own spaces.
+    rules of words and turns, the assistant's those of responses, thoughts and calls; both accept interruptions and
+    frames of clients about the context. Frames of the other side are ignored. With `expect_stripped_words` false all
+    words contain their own spaces.
 
-    A user's half and an assistant's half that are made on the same object hold one conversation, as they would if they
-    changed that object; a frame that both are handed counts once if it has an id. A further half of a role begins
-    another. Raises ValueError if two conversations wait for their other half, and for a role other than "user" and
+    A user's half and an assistant's half that are created on the same object share one conversation, as if they changed
+    that object; a frame that both receive counts once if it has an id. A further half of a role begins another
+    conversation. Raises ValueError if two conversations wait for their other half, and for a role other than "user" and
     "assistant".
     """
 
@@ -33,7 +33,7 @@ class LLMContextAggregator(Half):
 
     @property
     def context(self) -> LLMContext:
-        """The context as it is now. It never changes; later frames make another one."""
+        """The current context. It never changes; later frames create another one."""
         return self._held.folding.conversation().context
 
     def _output(self) -> tuple[Frame, ...]:
@@ -64,37 +64,37 @@ class LLMUserContextAggregator(LLMContextAggregator):
 
 
 class LLMContextAggregatorPair:
-    """Both sides of one conversation, over one state: a turn of the user and a call see each other.
+    """Both sides of one conversation, over one state: a turn of the user and a call affect each other.
 
-    Give each frame to the half that it concerns, or all frames to the pair. A frame that both halves get counts once if
-    it has an id, and twice if it concerns both and has none.
+    Pass each frame to the half that it concerns, or all frames to the pair. A frame that both halves receive counts
+    once if it has an id, and twice if it concerns both and has none.
     """
 
     def __init__(self, context: HasWire, *, expect_stripped_words: bool = True) -> None:
-        own = LLMContext.from_wire(context)  # an object that no other half is made on
+        own = LLMContext.from_wire(context)  # an object on which no other half is created
         self._user = LLMUserContextAggregator(own, expect_stripped_words=expect_stripped_words)
         self._assistant = LLMAssistantContextAggregator(own, expect_stripped_words=expect_stripped_words)
 
     def user(self) -> LLMUserContextAggregator:
-        """The half for what the user says."""
+        """The half for the user's words."""
         return self._user
 
     def assistant(self) -> LLMAssistantContextAggregator:
-        """The half for what the assistant says and does."""
+        """The half for the assistant's words and calls."""
         return self._assistant
 
     @property
     def context(self) -> LLMContext:
-        """The context as it is now. It never changes; later frames make another one."""
+        """The current context. It never changes; later frames create another one."""
         return self._user.context
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages of the context by now, for reading only."""
+        """The current messages of the context, read-only."""
         return self._user.messages
 
     def process_frame(self, frame: object, direction: object = None) -> tuple[Frame, ...]:
-        """Returns what results from the frame, at the half that it concerns. `direction` is ignored."""
+        """Returns the result of the frame, at the half that it concerns. `direction` is ignored."""
         known = known_frame(frame)
         half = self._user if known is not None and side_of(known) == "user" else self._assistant
         return half.process_frame(frame)

@@ -1,4 +1,4 @@
-"""Aggregators of messages: what one side says, between frames of any types."""
+"""Aggregators of messages: the words of one side, between frames of any types."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class LLMResponseAggregator(Half):
     """Returns the conversation as `LLMMessagesUpdateFrame`, with `run_llm` true if a run is requested.
 
     `start_frame`, `end_frame`, `accumulator_frame` and `interim_accumulator_frame` are classes; subclasses count, and
-    of several that fit, the nearest. They are read as the standard frames of the role: speaking frames and
+    if several match, the nearest one. They are treated as the standard frames of the role: speaking frames and
     transcriptions, or a response and its text. An accumulator has a `text`. With `handle_interruptions` false an
     interruption is ignored. With `expect_stripped_words` false all words contain their own spaces.
 
-    `messages` are the first messages; they are copied. A user's half and an assistant's half that are made on the same
-    list share one conversation; a further half of a role begins another. Raises ValueError if two conversations wait
-    for their other half, and for a role other than "user" and "assistant".
+    `messages` are the first messages; they are copied. A user's half and an assistant's half that are created on the
+    same list share one conversation; a further half of a role begins another. Raises ValueError if two conversations
+    wait for their other half, and for a role other than "user" and "assistant".
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class LLMResponseAggregator(Half):
         handle_interruptions: bool = False,
         expect_stripped_words: bool = True,
     ) -> None:
-        # A tuple is no place where two would meet: the empty one is the same object for all.
+        # Two halves cannot meet on a tuple: the empty one is the same object for all.
         made_on = messages if isinstance(messages, list) else object()
         super().__init__(held_by(role, LLMContext(messages), made_on), cast(Role, role))
         self._handles_interruptions = handle_interruptions
         self._words_bring_spaces = not expect_stripped_words
-        # A transcription is a text frame too, but none of an answer.
+        # A transcription is also a text frame, but not one of an answer.
         self._parts: dict[type, str | None] = {HeardFrame: None} if role == "assistant" else {}
         self._parts |= {start_frame: "start", end_frame: "end", accumulator_frame: "words"}
         if interim_accumulator_frame is not None:
@@ -107,7 +107,7 @@ class LLMAssistantResponseAggregator(LLMResponseAggregator):
 
 
 class LLMUserResponseAggregator(LLMResponseAggregator):
-    """Collects the turns of the user. An interruption would not change their words, so it is ignored."""
+    """Collects the turns of the user. Interruptions are ignored, since they do not change the user's words."""
 
     def __init__(
         self, messages: Iterable[Mapping[str, Any]] = (), *, expect_stripped_words: bool = True

@@ -11,9 +11,9 @@ from frameledger.frames import KnownFrame
 
 
 class Shared(Held):
-    """A conversation for two halves, and the object that they are made on, which is not changed.
+    """A conversation for two halves, and the object on which they are created, which is not changed.
 
-    `waits_for` is the role of the half that does not exist yet; None once both do.
+    `waits_for` is the role of the half that does not exist yet; None once both exist.
     """
 
     def __init__(self, context: HasWire, made_on: object, waits_for: Role) -> None:
@@ -23,27 +23,28 @@ class Shared(Held):
 
     def take(self, frame: KnownFrame) -> bool:
         """Fold the frame. While no half receives the answers, every input is enqueued: no frame closes a run, so the
-        conversation would stay busy for ever, and `reject` and `coalesce` would lose what the user says."""
+        conversation would stay busy for ever, and `reject` and `coalesce` would lose the user's words."""
         if self.waits_for == "assistant" and "second_input" in type(frame).model_fields:
             frame = frame.model_copy(update={"second_input": "enqueue"})
         return super().take(frame)
 
 
-# Conversations of one half so far; each goes with its aggregator. A list, since its methods are atomic for threads.
+# Conversations with one half so far; each is dropped with its aggregator. A list, since its methods are atomic for
+# threads.
 _waiting: list[ref[Shared]] = []
 
 
 def _forget(reference: ref[Shared]) -> None:
-    with suppress(ValueError):  # its other half has come
+    with suppress(ValueError):  # its other half was created
         _waiting.remove(reference)
 
 
 def held_by(role: str | None, context: HasWire, made_on: object) -> Held:
-    """Returns the conversation of a new half: one on the same object that lacks this role, or else a new one.
+    """Returns the conversation of a new half: one on the same object that lacks this role, otherwise a new one.
 
-    What is compared is identity: two equal contexts are two conversations. Without a role the conversation has both
-    sides, and is always new. Raises ValueError if two conversations wait, because nothing says which one is meant, and
-    a wrong guess would show one person's words to another; also for a role other than "user" and "assistant".
+    Objects are compared by identity: two equal contexts are two conversations. Without a role the conversation has both
+    sides, and is always new. Raises ValueError if two conversations wait, because a wrong guess would show one person's
+    words to another; also for a role other than "user" and "assistant".
     """
     if role is None:
         return Held(context)

@@ -1,4 +1,4 @@
-"""One side of a conversation in memory, and the state that it holds alone or shares with the other side."""
+"""One side of a conversation in memory, and the state that it has alone or shares with the other side."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _OF_MESSAGES = (
     LLMMessageRewriteFrame,
     LLMContextFrame,
 )
-"""Frames of clients about messages. Nobody says these messages now, so they are not collected."""
+"""Frames of clients about messages. These are not collected, because nobody says them now."""
 
 
 class Half(ABC):
-    """Collects what one role says; without a role, what both say. Raises ValueError for a role that is neither "user"
-    nor "assistant"."""
+    """Collects the words of one role; without a role, of both. Raises ValueError for a role other than "user" and
+    "assistant"."""
 
     def __init__(self, held: Held, role: Role | None) -> None:
         self._held = held
@@ -43,30 +43,30 @@ class Half(ABC):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The whole conversation by now, for reading only."""
+        """The whole conversation so far, read-only."""
         return tuple(self._held.folding.messages)
 
     @property
     def aggregation(self) -> str:
-        """The text being collected, trimmed; when nothing is, what was collected last, or ""."""
+        """The text being collected, trimmed; if there is none, the last collected text, or ""."""
         return self._held.aggregation(self._role)
 
     def process_frame(self, frame: object, direction: object = None) -> tuple[Frame, ...]:
-        """Returns the frame that results from this one, if it completed text or requested a run; else nothing.
+        """Returns the frame that results from this one, if it completed text or requested a run; otherwise nothing.
 
-        Frames that do not concern this half are ignored. A frame whose id came before changes nothing. There is one
-        direction: the argument is accepted for programs that pass it, and ignored.
+        Frames that do not concern this half are ignored. A frame with the id of an earlier one changes nothing. There
+        is only one direction: the argument is accepted for programs that pass it, and ignored.
         """
         known = self._understood(frame)
         return self._output() if known is not None and self._held.take(known) else ()
 
     @abstractmethod
     def _understood(self, frame: object) -> KnownFrame | None:
-        """Returns the frame as the fold has to see it; None for one that is ignored."""
+        """Returns the frame in the form for the fold; None for a frame that is ignored."""
 
     @abstractmethod
     def _output(self) -> tuple[Frame, ...]:
-        """Returns what results from the frame that was just folded."""
+        """Returns the result of the frame that was just folded."""
 
 
 class Held:
@@ -100,7 +100,8 @@ class Held:
         return self.asked or bool(self.said)
 
     def aggregation(self, role: Role | None) -> str:
-        """What this role is saying, or said last; without a role, the one that speaks, the user first."""
+        """Returns what this role is saying, or said last; without a role, that of the side that speaks, the user
+        first."""
         state = self.folding.state
         hears = trimmed(state.turn.words) if state.turn and role != "assistant" else ""
         speaks = trimmed(state.speech.response.text) if state.speech.response and role != "user" else ""
@@ -116,14 +117,14 @@ class Held:
 
 
 def known_frame(frame: object) -> KnownFrame | None:
-    """The frame, if the fold has a rule for it. Its type says so, whatever subclass of that type's class it is."""
+    """Returns the frame if the fold has a rule for it. This depends on its type, whatever its subclass."""
     if isinstance(frame, Frame) and isinstance(frame, FRAME_TYPES.get(frame.type, ())):
         return cast(KnownFrame, frame)
     return None
 
 
 def side_of(frame: KnownFrame) -> Role | None:
-    """Which side a frame comes from; None for what concerns both: interruptions, and what clients say."""
+    """Returns the side of a frame; None for frames that concern both: interruptions, and frames of clients."""
     if frame.said_by == "user":
         return "user"
     if frame.said_by is not None or isinstance(frame, OfRun):

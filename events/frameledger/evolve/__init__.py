@@ -49,7 +49,7 @@ class Step:
 
 
 def evolve(state: State, frame: AnyFrame, logged_at: datetime | None = None) -> Step:
-    """Fold one frame into a state. Never raises on a decoded frame; the same arguments give the same step.
+    """Fold one frame into a state. Never raises for a decoded frame; the same arguments give the same step.
 
     `logged_at` is the frame's time on the log. Only the limit of frames per second reads it (R8.5); with None that
     limit does not apply.
@@ -78,7 +78,7 @@ def evolve(state: State, frame: AnyFrame, logged_at: datetime | None = None) -> 
 
 
 def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
-    """Apply the rule of the frame's type; return why it was ignored, or None. Most frequent types first."""
+    """Apply the rule of the frame's type. Returns why it was ignored, or None. Most frequent types first."""
     match frame.type:
         case "LLMTextFrame" | "VisionTextFrame":
             return responses.said(draft, frame, carries_spaces=True)

@@ -13,7 +13,7 @@ from frameledger.ids import ToolCallId
 
 
 def call(tool_call_id: ToolCallId, function_name: str, arguments: Any) -> Message:
-    """The assistant message that makes the call. Arguments that came as JSON text stay the text they are."""
+    """Returns the assistant message that makes the call. Arguments that arrived as JSON text remain that text."""
     text = arguments if isinstance(arguments, str) else _json(arguments)
     function = {"name": function_name, "arguments": text}
     return {
@@ -23,14 +23,14 @@ def call(tool_call_id: ToolCallId, function_name: str, arguments: Any) -> Messag
 
 
 def started(tool_call_id: ToolCallId, synchronous: bool) -> Message:
-    """The tool message that answers the call as long as there is no result."""
+    """Returns the tool message of the call while there is no result."""
     if synchronous:
         return _tool(tool_call_id, IN_PROGRESS)
     return async_tool_messages.build_started_message(tool_call_id)
 
 
 def result(tool_call_id: ToolCallId, value: Any) -> Message:
-    """The tool message of a synchronous call that is done; null is no result, every other value is one."""
+    """Returns the tool message of a synchronous call that is done; null is no result, every other value is one."""
     return _tool(tool_call_id, _encoded(value))
 
 
@@ -39,7 +39,7 @@ def cancelled(tool_call_id: ToolCallId) -> Message:
 
 
 def later_result(tool_call_id: ToolCallId, value: Any) -> Message:
-    """The developer message that ends an asynchronous call."""
+    """Returns the developer message that ends an asynchronous call."""
     return async_tool_messages.build_final_result_message(tool_call_id, _encoded(value))
 
 

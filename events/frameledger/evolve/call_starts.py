@@ -15,7 +15,7 @@ from frameledger.values import replace
 
 
 def in_progress(draft: Draft, frame: FunctionCallInProgressFrame) -> Reason | None:
-    """A call starts: the first start that is folded is applied (R3.1, RA5.start)."""
+    """Start a call: the first start that is folded is applied (R3.1, RA5.start)."""
     tool_call_id = ToolCallId(frame.tool_call_id)
     call = draft.calls.open.get(tool_call_id)
     if _means_another(call, frame):
@@ -48,16 +48,16 @@ def _has_no_room(draft: Draft, frame: FunctionCallInProgressFrame, call: Call | 
 
 def _means_another(call: Call | None, frame: FunctionCallInProgressFrame) -> bool:
     """Whether the frame names, by `opened_version`, another call than the open one of its id. Several programs may have
-    the function: without this, a late start of one of them, after the call of another is over, would be a new call
-    (R3.1)."""
+    the function: without this check, a late start by one of them, after the call of another has ended, would be a new
+    call (R3.1)."""
     return frame.opened_version is not None and (
         call is None or call.requested_version != frame.opened_version
     )
 
 
 def _may_start(call: Call, *, by_a_worker: bool) -> bool:
-    """Whether this call may start: it was dispatched, or announced without a run id by a program that runs it
-    itself. A worker, which names its attempt, starts only what was dispatched to it (RA5.start)."""
+    """Whether this call may start: it was dispatched, or announced without a run id by a program that runs it itself. A
+    worker, which names its attempt, starts only calls that were dispatched to it (RA5.start)."""
     if call.stage == "dispatched":
         return True
     if by_a_worker or call.stage != "announced":
@@ -91,8 +91,8 @@ def _start(draft: Draft, call: Call, frame: FunctionCallInProgressFrame) -> None
 def _started_again(
     draft: Draft, call: Call, running: Running, frame: FunctionCallInProgressFrame
 ) -> Reason | None:
-    """A start of a running call is the same call: its worker may say that it waits, and a call that is safe to retry
-    may be taken over by a later attempt, or by another claim of the same one, which fences the one before
+    """Apply the start of a running call: its worker may report that it waits, and a call that is safe to retry may be
+    taken over by a later attempt, or under another claim of the same attempt, which fences the previous one
     (RA5.start)."""
     if (
         frame.waiting is not None

@@ -1,9 +1,9 @@
-"""Calls: announced, committed, dispatched, and forgotten if they may not start any more (R3.1, RA5.commit).
-`call_starts` has how they start, `results` how they end.
+"""Calls: announced, committed, dispatched, and forgotten if they may not start any more (R3.1, RA5.commit). For their
+starts see `call_starts`, for their ends `results`.
 
-A call is fenced by itself, not by its run, which is closed by the time it runs. What a start writes is always a pair:
-the assistant message with the call and its tool message are appended in one step, so the context is valid for a
-provider after every frame.
+A call is fenced by itself and not by its run, which is closed by the time it runs. A start always writes a pair: the
+assistant message with the call and its tool message are appended in one step, so the context is valid for a provider
+after every frame.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def commit(draft: Draft, run_id: RunId, attempt: Attempt) -> None:
 
 
 def dispatch_next(draft: Draft) -> None:
-    """One sequential queue per context, across batches: the next call is dispatched when the one before it has
-    settled or waits (RA5.sequential). A call that a client answers waits at once, so the call after it is dispatched
-    too."""
+    """Dispatch the next call of the context's sequential queue, which spans batches: a call is dispatched when the
+    previous one has settled or waits (RA5.sequential). A call that a client answers waits at once, so the call after it
+    is dispatched too."""
     queued = [call for call in draft.calls.open.values() if call.stage == "queued"]
     if not queued or any(_holds_the_queue(call) for call in draft.calls.open.values()):
         return
@@ -137,7 +137,7 @@ def forget_announced(draft: Draft, run_id: RunId | None, response: Version | Non
 
 
 def _is_of_client(draft: Draft, by: Announced, call: FunctionCallFromLLM) -> bool:
-    """Whether a client answers a call, by the tools that the run's model was offered and not by those of now
+    """Whether a client answers a call, according to the tools that the run's model was offered, not the current ones
     (RA5.client)."""
     run = draft.runs.open
     if run is None or by.run_id != run.run_id or call.builtin:
@@ -146,7 +146,7 @@ def _is_of_client(draft: Draft, by: Announced, call: FunctionCallFromLLM) -> boo
 
 
 def _dispatch(draft: Draft, call: Call) -> None:
-    """Let a worker start the call, or let it wait from now on for the client that answers it."""
+    """Let a worker start the call, or let it wait for the client that answers it."""
     open_calls.dispatch(draft, call)
     if call.by_client:
         _wait_for_client(draft, call)

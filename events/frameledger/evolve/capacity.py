@@ -1,8 +1,8 @@
 """How many messages and bytes a context may still add under its limits (R8.4).
 
-Everything that is accepted fits: the words of a turn, the text of a response and the messages of a call take their
+Everything that is accepted fits: the words of a turn, the text of a response and the messages of a call reserve their
 capacity when they arrive, not when they are written. So a frame that ends something can always write it. Messages and
-bytes are counted since the history was replaced last. Messages that were retracted or replaced count too, so no message
+bytes are counted since the history was last replaced. Messages that were retracted or replaced count too, so no message
 has to be read. Everything open counts with its largest form, slightly more than it will need.
 """
 
@@ -16,10 +16,10 @@ from frameledger.frames import FunctionCallInProgressFrame, FunctionCallResultFr
 from frameledger.json_values import size
 
 ENVELOPE = 1024
-"""Bytes of a message that the fold makes, around the words of others."""
+"""Bytes of a message that the fold makes, excluding its content."""
 
 CHARACTER = 8
-"""The most bytes of a character in JSON: half of a pair, written as its escape."""
+"""The maximum number of bytes of a character in JSON: half of a pair, written as its escape."""
 
 OF_A_CALL = 3
 """Messages of a call that has not started: the call, its tool message, and the result of an asynchronous one."""
@@ -29,7 +29,7 @@ Need = tuple[int, int]
 
 
 def is_limited(draft: Draft) -> bool:
-    """Whether limits of the size apply: not in a recording or a mirror, whose messages another program writes."""
+    """Whether limits on the size apply: not in a recording or a mirror, whose messages another program writes."""
     limits = draft.terms.limits
     if draft.terms.recording or draft.terms.mirror is not None:
         return False
@@ -37,8 +37,8 @@ def is_limited(draft: Draft) -> bool:
 
 
 def fits(draft: Draft, need: Need, *, anew: bool = False) -> bool:
-    """Whether `need` fits under the limits beside what is written and what is open. With `anew` it replaces what is
-    written."""
+    """Whether `need` fits under the limits in addition to what is written and what is open. With `anew` it replaces
+    what is written."""
     limits = draft.terms.limits
     messages, length = (0, 0) if anew else (draft.place.next_position - 1, draft.place.bytes)
     open_messages, open_length = _promised(draft)
@@ -48,8 +48,8 @@ def fits(draft: Draft, need: Need, *, anew: bool = False) -> bool:
 
 
 def refusal(draft: Draft, frame: KnownFrame) -> Reason | None:
-    """`context_full` if there is no room for what this frame adds, else None. A start and a final result of a call, and
-    a text that was heard, settle more than they add: their own rules ask `fits`."""
+    """Returns `context_full` if there is no capacity for what this frame adds, otherwise None. Starts and final results
+    of calls, and heard text, settle more than they add: their own rules call `fits`."""
     if not is_limited(draft):
         return None
     need = _need(draft, frame)
@@ -58,7 +58,7 @@ def refusal(draft: Draft, frame: KnownFrame) -> Reason | None:
 
 
 def of_start(start: FunctionCallInProgressFrame | Call, call: Call | None) -> Need:
-    """What the start of a call adds to what is open. `call` is the one that was announced, if one was: it has reserved
+    """Returns what the start of a call adds to what is open. `call` is the announced call, if any, which has reserved
     its messages. `start` has the names and arguments: the frame, or the call itself if no worker starts it
     (RA5.client)."""
     messages = OF_A_CALL if call is None else 0
@@ -67,7 +67,7 @@ def of_start(start: FunctionCallInProgressFrame | Call, call: Call | None) -> Ne
 
 
 def of_result(frame: FunctionCallResultFrame) -> Need:
-    """What the result of a call adds, whose message is written or reserved."""
+    """Returns what the result of a call adds; the call's message is already written or reserved."""
     return 0, CHARACTER * (size(frame.result) + size(frame.tool_call_id)) + ENVELOPE
 
 
@@ -110,13 +110,13 @@ def _need(draft: Draft, frame: KnownFrame) -> Need | None:
 
 
 def _words(text: str, before: Text | None) -> Need:
-    """What a piece of text adds, with the space of its seam; the first piece also adds the message."""
+    """Returns what a piece of text adds, including the space before it; the first piece also adds the message."""
     first = before is None
     return int(first), CHARACTER * (len(text) + 1) + first * ENVELOPE
 
 
 def _promised(draft: Draft) -> Need:
-    """What everything open will write: turn, response, thought, calls and held inputs."""
+    """Returns what everything open will write: turn, response, thought, calls and held inputs."""
     turn, speech, wanted = draft.turn, draft.speech, draft.runs.wanted
     texts = [
         None if turn is None else turn.words,
@@ -128,7 +128,7 @@ def _promised(draft: Draft) -> Need:
     length = sum(CHARACTER * text.length + ENVELOPE for text in open_texts)
     for call in draft.calls.open.values():
         running = call.running
-        # A call that runs has its two messages; if it is asynchronous, its last one is still to come.
+        # A running call has its two messages; if it is asynchronous, its last one is still to come.
         messages += OF_A_CALL if running is None else int(not running.synchronous)
         length += ENVELOPE * (OF_A_CALL if running is None else 1)
     if wanted is not None:

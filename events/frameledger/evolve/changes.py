@@ -25,7 +25,7 @@ CallEnd = Literal["done", "failed", "ambiguous", "cancelled", "forgotten"]
 
 @value
 class MessageAppended:
-    """A message got a position of its own; `run_id` names the run that said it, if one did."""
+    """A message got a new position; `run_id` is the run that generated it, if any."""
 
     position: Position
     message: Message
@@ -64,7 +64,7 @@ class ContextErased:
 
 @value
 class SettingChanged:
-    """One of the context's terms has a new value (JSON)."""
+    """One of the context's request parameters has a new value (JSON)."""
 
     name: SettingName
     value: Any
@@ -87,7 +87,7 @@ class RunOpened:
 
 @value
 class RunStarted:
-    """An attempt of the run began to answer; attempt 0 is a response that names no run and answers this one."""
+    """An attempt of the run began to answer. Attempt 0 is a response that names no run and answers this one."""
 
     run_id: RunId
     attempt: Attempt
@@ -135,7 +135,7 @@ class CallDispatched:
 class CallStarted:
     """A call runs; `again` if a later attempt takes it over. A call that was not announced is created here.
 
-    A call keeps the terms that it started on (`synchronous`, `safe_to_retry`, `timeout_secs`): those of a later start
+    A call keeps the options of its first start (`synchronous`, `safe_to_retry`, `timeout_secs`): those of a later start
     are ignored, and `timeout_secs` is None then.
     """
 
@@ -155,7 +155,7 @@ class CallStarted:
 
 @value
 class CallWaiting:
-    """The running call now waits for a person: for whom or what, and until when, in the words of its worker."""
+    """The running call now waits for a person: for whom or what, and until when, as its worker wrote it."""
 
     key: CallKey
     tool_call_id: ToolCallId
@@ -165,7 +165,7 @@ class CallWaiting:
 
 @value
 class CallInterrupted:
-    """The worker of the running call is to cancel it, and may still answer with what it has done."""
+    """The worker of the running call has to cancel it, and may still report what it has done."""
 
     key: CallKey
     tool_call_id: ToolCallId
@@ -182,7 +182,7 @@ class CallProgressed:
 
 @value
 class CallSettled:
-    """The call is over; its id may serve a new one. `result` is None for no result."""
+    """The call has ended; a new call may use its id. `result` is None without a result."""
 
     key: CallKey
     tool_call_id: ToolCallId

@@ -1,7 +1,7 @@
 """The state while one frame changes it: mutable inside `evolve`, and never seen outside.
 
-The rules (`turns`, `responses`, `calls`, `runs`, `history`) are written against a draft, so that each reads as what it
-does. They replace the themes that they touch; the others pass unchanged into the next state.
+The rules (`turns`, `responses`, `calls`, `runs`, `history`) change a draft, so that each reads like its description.
+They replace the parts that they change; the others pass unchanged into the next state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from frameledger.values import replace
 
 
 class Draft:
-    """A state in the making, and the changes made so far, in order."""
+    """A state being changed, and the changes made so far, in order."""
 
     __slots__ = (
         "calls",
@@ -56,8 +56,8 @@ class Draft:
         self.pace = before.pace
         self.rejected_turn = before.rejected_turn
         self.changes: list[Change] = []
-        # The open calls and the groups that this draft has made: no state has them yet, so they are changed in place.
-        # A copy for each call would take a frame with thousands of them minutes.
+        # The open calls and the groups that this draft has made. No state has them yet, so they are changed in place:
+        # copying them for each call would take minutes for a frame with thousands of calls.
         self.own_open: dict[ToolCallId, Call] | None = None
         self.own_groups: dict[str, Group] | None = None
 
@@ -78,21 +78,21 @@ class Draft:
         )
 
     def append(self, message: Message, run_id: RunId | None = None) -> Position | None:
-        """Append a message of the fold's own; return its position. In a mirror it is not written and has no position:
-        the program that keeps the history writes it (RA5.mirror)."""
+        """Append a message of the fold. Returns its position. In a mirror it is not written and has no position,
+        because the program that keeps the history writes it (RA5.mirror)."""
         return None if self.terms.mirror is not None else self.take(message, run_id)
 
     def append_text(self, message: Message, run_id: RunId | None = None) -> Position | None:
-        """`append` for a message without floats; to look for one takes 0.1 us."""
+        """Same as `append` for a message without floats; searching for one takes 0.1 us."""
         return None if self.terms.mirror is not None else self._add(message, size_of_text(message), run_id)
 
     def rewrite(self, position: Position, message: Message) -> None:
-        """Replace an existing message of the fold's own, except in a mirror. The new message contains no float."""
+        """Replace an existing message of the fold, except in a mirror. The new message contains no float."""
         if self.terms.mirror is None:
             self._replace(position, message, size_of_text(message))
 
     def retract(self, position: Position) -> None:
-        """Remove an existing message of the fold's own, except in a mirror."""
+        """Remove an existing message of the fold, except in a mirror."""
         if self.terms.mirror is None:
             self.put(position, None)
 
@@ -115,7 +115,7 @@ class Draft:
         self.changed_version = self.version
 
     def keep_said(self) -> None:
-        """The last response's text stays as it is: the user has spoken since, or the history was replaced (R6.7)."""
+        """Keep the last response's text as it is: the user has spoken since, or the history was replaced (R6.7)."""
         speech = self.speech
         if speech.said is not None:
             response = speech.response

@@ -44,7 +44,7 @@ KNOWN_MIRRORS = 64
 
 
 def beginning(context_id: ContextId, version: Version) -> State:
-    """The state in which the life begins that follows an erasure at this version."""
+    """Returns the state in which the life after an erasure at this version begins."""
     return State(context_id, version, erased=Erased(version), changed_version=version)
 
 
@@ -64,7 +64,7 @@ def erased(draft: Draft) -> None:
 
 
 def note_closed_run(draft: Draft, before: State) -> None:
-    """In a life after an erasure: remember the run that this frame closed, as one of this life."""
+    """In a life after an erasure, record the run that this frame closed as one of this life."""
     run, now = before.runs.open, draft.runs.open
     if draft.erased is None or run is None or (now is not None and now.run_id == run.run_id):
         return
@@ -81,7 +81,7 @@ def note_mirror(draft: Draft, mirror: str) -> None:
 
 
 def is_of_an_earlier_life(state: State, frame: AnyFrame) -> bool:
-    """Whether a frame belongs to a life that was erased (RA5.lives): it is not to be folded, and gets no version."""
+    """Whether a frame belongs to an erased life (RA5.lives). It must not be folded, and gets no version."""
     erased = state.erased
     if erased is None:
         return False
@@ -119,7 +119,7 @@ def names_an_erased_version(state: State, frame: AnyFrame) -> bool:
 
 
 def _named(frame: AnyFrame, name: str) -> str | None:
-    """The id in this field; of a type that this release does not know, whatever text it has there."""
+    """Returns the id in this field; for a type unknown to this release, whatever text the field has."""
     if name in frame.id_fields:
         id_: str | None = getattr(frame, name)
         return id_

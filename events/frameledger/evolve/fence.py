@@ -9,7 +9,7 @@ from frameledger.evolve.outcome import Reason
 
 
 class OfARun(Protocol):
-    """A frame that may say which attempt of which run it belongs to. An absent attempt is the first."""
+    """A frame that may name the run and attempt that it belongs to. An absent attempt is the first."""
 
     @property
     def run_id(self) -> str | None: ...
@@ -25,9 +25,9 @@ def refusal(draft: Draft, frame: OfARun) -> Reason | None:
     """Why this frame is ignored, or None.
 
     A frame that names a run is accepted only from the open run's latest attempt, and not under another claim than that
-    attempt's start; one that names none is ignored while a response that does is open.
+    attempt's start; one that names none is ignored while a response that names a run is open.
     """
-    # Asked for every token. Each field of a model takes ten times as long to read as a local name.
+    # Called for every token. Reading a field of a model takes ten times as long as reading a local name.
     run_id = frame.run_id
     if run_id is None:
         response = draft.speech.response
@@ -44,9 +44,9 @@ def refusal(draft: Draft, frame: OfARun) -> Reason | None:
 
 
 def supersedes(attempt: int, claim: str | None, latest_attempt: int, latest_claim: str | None) -> bool:
-    """Whether a start replaces the latest one: it is of a higher attempt, or of the same attempt under another claim.
+    """Whether a start replaces the latest one: it has a higher attempt, or the same attempt under another claim.
 
-    Of two claims of one attempt the last one folded wins: it is most likely the one that the database still has.
+    Of two claims of one attempt the last one folded wins, since it is most likely the one that the database still has.
     """
     if attempt == latest_attempt:
         return latest_claim is not None and is_anothers(claim, latest_claim)
@@ -54,6 +54,7 @@ def supersedes(attempt: int, claim: str | None, latest_attempt: int, latest_clai
 
 
 def is_anothers(claim: str | None, started: str | None) -> bool:
-    """Whether a frame under this claim comes from another worker than the start under that one, although both are of
-    one attempt: a database that lost its latest commits gave the attempt out twice. A frame without a claim is not."""
+    """Whether a frame under this claim comes from another worker than the start under that one, although both have
+    the same attempt: a database that lost its latest commits assigned the attempt twice. False for a frame without a
+    claim."""
     return claim is not None and claim != started

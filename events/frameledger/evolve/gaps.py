@@ -1,8 +1,8 @@
 """The emptied positions of an era, in bounded memory (RA5.rewrite).
 
 Messages may be retracted anywhere, so a list of emptied positions would grow with the conversation. Ranges of adjacent
-positions are remembered instead. Beyond `GAPS_REMEMBERED` ranges the lowest one joins the fixed part of the history,
-where the state no longer knows which positions have messages.
+positions are kept instead. Beyond `GAPS_REMEMBERED` ranges the lowest one joins the fixed part of the history, for
+which the state no longer knows which positions have messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GAPS_REMEMBERED = 256
 
 
 def refusal(place: MessageCursor, position: int) -> Reason | None:
-    """Why the message at this position cannot be rewritten, or None if there is one."""
+    """Returns why the message at this position cannot be rewritten, or None if it can."""
     if position >= place.next_position or _is_within(place.gaps, position):
         return "no_such_position"
     if place.fixed is not None and place.fixed[0] <= position <= place.fixed[1]:
@@ -27,7 +27,7 @@ def refusal(place: MessageCursor, position: int) -> Reason | None:
 
 
 def emptied(place: MessageCursor, position: Position) -> MessageCursor:
-    """The place once the message at this position, which is there, is gone."""
+    """Returns the cursor after the message at this position, which exists, was removed."""
     if place.fixed is not None and place.fixed[0] <= position <= place.fixed[1]:
         return place
     first = last = position

@@ -13,12 +13,13 @@ from frameledger.values import replace
 
 
 def id_of(frame: FunctionCallsStartedFrame | FunctionCallInProgressFrame) -> GroupId | None:
-    """The group id that a frame gives its calls, if any."""
+    """Returns the group id that a frame gives its calls, if any."""
     return None if frame.group_id is None else GroupId(frame.group_id)
 
 
 def find_or_add(draft: Draft, key: str, group_id: GroupId | None) -> str:
-    """The key of the group that carries `group_id`; without one, `key`, under which a new group is added."""
+    """Returns the key of the group with this `group_id`; without a `group_id`, `key`, under which a new group is
+    added."""
     if group_id is not None:
         for known, group in draft.calls.groups.items():
             if group_id in group.names:
@@ -31,8 +32,8 @@ def find_or_add(draft: Draft, key: str, group_id: GroupId | None) -> str:
 def join(draft: Draft, call: Call, group_id: GroupId | None) -> Call:
     """Returns the call, moved to the group with this `group_id`.
 
-    Calls announced together and calls that share a group id are one group, so a call that belongs to both unites
-    them, unless its announcement made it a group of its own.
+    Calls that were announced together and calls that share a group id are one group, so a call that belongs to both
+    unites them, unless its announcement made it a group of its own.
     """
     alone = call.announced is not None and call.announced.alone
     own = draft.calls.groups[call.group]
@@ -57,11 +58,11 @@ def any_pending(draft: Draft, key: str, besides: ToolCallId | None = None) -> bo
 
 
 def answered(draft: Draft, call: Call, *, run_llm: bool | None, has_result: bool, synchronous: bool) -> None:
-    """A result of `call`, or a deadline that counts as one, decides about the run that answers it (R3.7).
+    """Decide about the run that answers a result of `call`, or a deadline that counts as one (R3.7).
 
-    `call` has left the open calls if this settled it, as every synchronous result does. An explicit `run_llm` is
-    honoured at once. Without one, the run is requested when nothing that the result waits for is pending; otherwise the
-    group waits.
+    `call` is no longer open if this settled it, as every synchronous result does. An explicit `run_llm` takes effect at
+    once. Without one, the run is requested when nothing is pending that the result waits for; otherwise the group
+    waits.
     """
     group = draft.calls.groups[call.group]
     if run_llm is not None:
@@ -81,14 +82,15 @@ def answered(draft: Draft, call: Call, *, run_llm: bool | None, has_result: bool
 
 
 def had_result(draft: Draft, call: Call) -> None:
-    """Remember that a call of the group settled with a result, as long as another one is open."""
+    """Record that a call of the group settled with a result, as long as another one is open."""
     group = draft.calls.groups[call.group]
     if not group.answered and any_pending(draft, call.group):
         _put(draft, call.group, replace(group, answered=True))
 
 
 def released(draft: Draft, call: Call) -> None:
-    """`call` was cancelled before it started: request a run only for an earlier result of its group (R3.4)."""
+    """Handle that `call` was cancelled before it started: request a run only for an earlier result of its group
+    (R3.4)."""
     group = draft.calls.groups[call.group]
     answered_before = group.answered and not group.waits
     if _is_due(draft, call.group) or (answered_before and not synchronous_pending(draft, call.group)):
@@ -96,7 +98,7 @@ def released(draft: Draft, call: Call) -> None:
 
 
 def request_only_for_waiting(draft: Draft, call: Call) -> None:
-    """The late result, or deadline, of an interrupted call requests no run of its own (R3.7)."""
+    """Handle the late result, or deadline, of an interrupted call, which requests no run of its own (R3.7)."""
     wait_no_longer(draft, (call.group,))
 
 
@@ -115,7 +117,7 @@ def lost_a_place(draft: Draft, call: Call) -> None:
 
 
 def turned_out_asynchronous(draft: Draft, call: Call) -> None:
-    """The call starts, and is asynchronous: synchronous results no longer wait for it (R3.7)."""
+    """Handle that the starting call is asynchronous: synchronous results no longer wait for it (R3.7)."""
     group = draft.calls.groups[call.group]
     if group.waits_for_synchronous and not synchronous_pending(draft, call.group):
         _request(draft, call.group)
@@ -142,7 +144,7 @@ def without_empty(draft: Draft) -> None:
 
 
 def _is_due(draft: Draft, key: str) -> bool:
-    """Whether a result of the group has waited long enough: nothing that it waits for is pending any more."""
+    """Whether a result of the group no longer waits for anything."""
     group = draft.calls.groups[key]
     if group.waits_for_all and not any_pending(draft, key):
         return True

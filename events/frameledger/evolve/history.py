@@ -1,5 +1,5 @@
-"""Frames of clients about the context itself: messages appended, rewritten or replaced, a whole context, its
-parameters, and which program keeps its history."""
+"""Frames of clients about the context itself: messages that are appended, rewritten or replaced, a whole context, its
+parameters, and the program that keeps its history."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def refusal(draft: Draft, frame: ContextFrames) -> Reason | None:
 
 
 def is_for_another_mirror(draft: Draft, frame: OfContext | OfMirror) -> bool:
-    """Whether a frame names a mirror that does not keep the history now: its process was replaced (RA5.mirror)."""
+    """Whether a frame names a mirror that does not keep the history now, because its process was replaced
+    (RA5.mirror)."""
     return frame.mirror is not None and frame.mirror != draft.terms.mirror
 
 

@@ -67,7 +67,7 @@ def holds(draft: Draft, requested: SecondInput | None) -> bool:
 
 
 def hold(draft: Draft, messages: Sequence[Mapping[str, Any]]) -> None:
-    """Request a run, and set these messages aside until it opens (R7.5)."""
+    """Request a run, and hold these messages until it opens (R7.5)."""
     runs.request(draft)
     runs.hold(draft, messages)
 

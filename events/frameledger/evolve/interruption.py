@@ -42,7 +42,7 @@ def _heard(draft: Draft, frame: InterruptionFrame) -> str | None:
 
 
 def ended(draft: Draft, frame: EndFrame | CancelFrame) -> Reason | None:
-    """`EndFrame` and `CancelFrame` write open text and words, settle open calls, and request no run (R1.6)."""
+    """Apply `EndFrame` or `CancelFrame`: write open text and words, settle open calls, and request no run (R1.6)."""
     if history.is_for_another_mirror(draft, frame):
         return "mirror_superseded"
     if draft.terms.ended and not _something_is_open(draft):

@@ -1,6 +1,6 @@
 """The limits of a conversation (R8): a frame beyond a limit is ignored, with a reason that names the limit.
 
-`LLMSetLimitsFrame` sets them; they are off without it, so conversations from before there were limits fold as before.
+`LLMSetLimitsFrame` sets them; without it they are off, so conversations from before there were limits fold as before.
 The limits of an installation (settings) are not part of the fold: workers enforce them by frames.
 """
 
@@ -39,7 +39,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def of(frame: LLMSetLimitsFrame) -> dict[str, float]:
-    """The limits that the frame sets, by name."""
+    """Returns the limits that the frame sets, by name."""
     return {name: value for name in NAMES if (value := getattr(frame, name)) is not None}
 
 
@@ -100,7 +100,7 @@ def announcement(draft: Draft, frame: FunctionCallsStartedFrame, by: Announced) 
 
 
 def _open_of(draft: Draft, by: Announced) -> int:
-    """How many calls are open that the same response announced: each attempt of a run has one of its own."""
+    """Returns how many calls of the same response are open. Each attempt of a run has a response of its own."""
     if by.response is None:
         return 0
     announced = [call.announced for call in draft.calls.open.values()]

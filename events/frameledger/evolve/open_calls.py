@@ -1,4 +1,4 @@
-"""The open calls of a context: adding and removing one, and the tombstones of ids that may not start (RA5.barred)."""
+"""The open calls of a context: adding and removing one, and tombstones for ids that may not start (RA5.barred)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def dispatch(draft: Draft, call: Call) -> None:
 
 
 def settle(draft: Draft, call: Call, end: CallEnd, value: Any = None) -> None:
-    """Close a call; its id may serve a new one. Its group stays until the end of the step."""
+    """Close a call; a new one may use its id. Its group stays until the end of the step."""
     still_open = _own(draft)
     still_open.pop(call.tool_call_id, None)
     calls = draft.calls
@@ -47,7 +47,7 @@ def settle(draft: Draft, call: Call, end: CallEnd, value: Any = None) -> None:
 
 
 def _own(draft: Draft) -> dict[ToolCallId, Call]:
-    """The open calls as the draft's own: copied from the state once, however many calls its frame changes."""
+    """Returns the open calls as the draft's own, copied from the state once however many calls its frame changes."""
     calls, own = draft.calls, draft.own_open
     if own is None or calls.open is not own:
         own = draft.own_open = {**calls.open}
@@ -81,13 +81,13 @@ def unbar(draft: Draft, tool_call_id: ToolCallId) -> None:
 
 
 def unstarted(draft: Draft) -> list[Call]:
-    """Open calls that have not started, in the order of their announcement."""
+    """Returns open calls that have not started, in the order of their announcement."""
     waiting = [call for call in draft.calls.open.values() if call.running is None]
     return sorted(waiting, key=place) if len(waiting) > 1 else waiting
 
 
 def place(call: Call) -> tuple[int, int]:
-    """The key by which calls are ordered: the version that requested them, then their place in it."""
+    """Returns the sort key of a call: the version that requested it, then its ordinal."""
     return call.requested_version, call.ordinal
 
 

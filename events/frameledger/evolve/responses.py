@@ -1,7 +1,7 @@
 """Responses: the assistant's text, which attempt may write it, and what is kept (R2, RA5.attempts).
 
-Frames that carry a run id are accepted only from the open run's latest attempt. A response without one adopts the
-open run if nothing of that run was folded yet, and otherwise belongs to none.
+Frames with a run id are accepted only from the open run's latest attempt. A response without one adopts the open run if
+nothing of that run was folded yet; otherwise it belongs to no run.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def result(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
 
 
 def cancel(draft: Draft, frame: FunctionCallCancelFrame) -> Reason | None:
-    """Settle a call as cancelled. One that has not started writes nothing and may not start any more (R3.4)."""
+    """Settle a call as cancelled. A call that has not started writes nothing and may not start any more (R3.4)."""
     call = _meant(draft, frame)
     if isinstance(call, str):
         return call

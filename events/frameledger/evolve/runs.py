@@ -41,8 +41,8 @@ def request(draft: Draft) -> None:
 
 
 def request_by_rule(draft: Draft) -> None:
-    """Request a run now: for a user's turn, or a deferred run that is due; not in a mirror, where only clients do
-    (RA5.mirror)."""
+    """Request a run now, for a user's turn or a deferred run that is due; not in a mirror, where only clients request
+    runs (RA5.mirror)."""
     if draft.terms.mirror is None:
         request(draft)
 
@@ -88,7 +88,7 @@ def open_pending(draft: Draft) -> None:
 
 
 def hold(draft: Draft, messages: Sequence[Mapping[str, Any]]) -> None:
-    """Set messages aside until the pending run opens (R7.5)."""
+    """Hold messages until the pending run opens (R7.5)."""
     pending = draft.runs.wanted
     if pending is not None:
         held = replace(pending, held=(*pending.held, *messages))
@@ -96,7 +96,7 @@ def hold(draft: Draft, messages: Sequence[Mapping[str, Any]]) -> None:
 
 
 def release(draft: Draft) -> None:
-    """Write the messages that waited for the pending run: it opens, or is dropped (R7.5)."""
+    """Write the messages that waited for the pending run, which opens or is dropped (R7.5)."""
     pending = draft.runs.wanted
     if pending is None or not pending.held:
         return
@@ -122,7 +122,7 @@ def close(draft: Draft, end: RunEnd) -> None:
 
 
 def close_if_open(draft: Draft, run_id: RunId | None, end: RunEnd) -> None:
-    """Close this run, if it is the one that is open."""
+    """Close this run, if it is the open one."""
     if draft.runs.open is not None and draft.runs.open.run_id == run_id:
         close(draft, end)
 
@@ -134,14 +134,14 @@ def drop_pending(draft: Draft) -> None:
 
 
 def remember_position(draft: Draft, run_id: RunId | None, position: Position | None) -> None:
-    """Note a message of the open run, if there is one, so that its next attempt can retract it."""
+    """Record a message of the open run, if there is one, so that its next attempt can retract it."""
     run = draft.runs.open
     if position is not None and run is not None and run.run_id == run_id:
         put(draft, replace(run, positions=(*run.positions, position)))
 
 
 def forget_position(draft: Draft, position: Position) -> None:
-    """A client rewrote a message, so the open run's next attempt does not retract it."""
+    """Record that a client rewrote a message, so that the open run's next attempt does not retract it."""
     run = draft.runs.open
     if run is not None and position in run.positions:
         positions = tuple(one for one in run.positions if one != position)
@@ -149,7 +149,7 @@ def forget_position(draft: Draft, position: Position) -> None:
 
 
 def forget_positions(draft: Draft) -> None:
-    """The history was replaced, and with it what the open run's attempts wrote."""
+    """Record that the history was replaced, including everything that the open run's attempts wrote."""
     run = draft.runs.open
     if run is not None and run.positions:
         put(draft, replace(run, positions=()))

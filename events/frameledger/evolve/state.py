@@ -1,8 +1,8 @@
 """The open state of a conversation: everything that the next frame can depend on, and nothing else.
 
-The messages are not here. A store keeps them as rows and writes what the changes say (`changes`); the state only
-remembers the positions of messages that may still change. Everything is frozen and nested by theme, so that a token
-replaces a few small values, whatever the length of the conversation.
+The messages are not here. A store keeps them as rows and writes the changes (`changes`); the state only has the
+positions of messages that may still change. Everything is frozen and nested by topic, so that a token replaces a few
+small values, whatever the length of the conversation.
 
 Names of fields are stored (`frameledger.stored`) and never change; names of classes may.
 """
@@ -27,8 +27,8 @@ class MessageCursor:
     """Where the next message goes. A position is assigned once and never reused within its era.
 
     `gaps` are the positions that are empty again, as ranges in ascending order. At most `gaps.GAPS_REMEMBERED` are
-    remembered: in the range `fixed`, from one position to another, it is not known any more which positions have a
-    message. `bytes` is the size of all that was written in this era (R8.4).
+    kept: for the range `fixed`, from one position to another, it is no longer known which positions have a message.
+    `bytes` is the size of everything that was written in this era (R8.4).
     """
 
     era: Era = Era(1)
@@ -40,8 +40,8 @@ class MessageCursor:
 
 @value
 class RequestParameters:
-    """Parameters of a request to the model, beside the messages; whether the context is a recording, or has ended; and
-    its limits, by name; and the mirror that keeps its history, None if that is kept here (RA5.mirror)."""
+    """Parameters of a request to the model, besides the messages; whether the context is a recording, or has ended; its
+    limits, by name; and the mirror that keeps its history, None if that is kept here (RA5.mirror)."""
 
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
@@ -89,12 +89,12 @@ class RejectedTurn:
 
 @value
 class Response:
-    """A response being received. `run_id` is the run it answers, if any.
+    """An open response. `run_id` is the run that it answers, if any.
 
-    `fenced` says that its frames name their run and attempt; those of a plain response name none, also when it
-    answers the open run implicitly (RA5.adopt). One that answers no run counts as a run by itself, `counts_as`: the one
-    that was noted last, or one of its own (RA5.counted). `stays`: a part of it was written before the user spoke or the
-    history was replaced, so that `heard_text` corrects nothing of it any more (R6.7).
+    `fenced`: its frames name their run and attempt; those of a plain response name none, even if it answers the open
+    run implicitly (RA5.adopt). A response that answers no run counts as a run by itself, `counts_as`: the one that was
+    noted last, or one of its own (RA5.counted). `stays`: a part of it was written before the user spoke or the history
+    was replaced, so that `heard_text` no longer corrects any of it (R6.7).
     """
 
     opened_version: Version
@@ -107,9 +107,9 @@ class Response:
 
 @value
 class Thought:
-    """A thought being received; `llm` is None for one that stays out of the context.
+    """An open thought; `llm` is None for a thought that stays out of the context.
 
-    `run_id` is the run that its frames name, `answers` the one that it belongs to.
+    `run_id` is the run that its frames name, `answers` the run that it belongs to.
     """
 
     llm: str | None
@@ -122,8 +122,8 @@ class Thought:
 class Speech:
     """The open response and thought, and the positions of the last response.
 
-    `said` holds the positions of the last response's text as long as `heard_text` may still correct it (R6.7); None
-    once the user has spoken or the history was replaced since.
+    `said` has the positions of the last response's text as long as `heard_text` may still correct it (R6.7); None once
+    the user has spoken or the history was replaced since.
     """
 
     response: Response | None = None
@@ -134,7 +134,7 @@ class Speech:
 
 @value
 class Announced:
-    """What announced a call: the run and attempt that the announcement names, else the response that was open."""
+    """What announced a call: the run and attempt that the announcement names, or else the response that was open."""
 
     run_id: RunId | None = None
     attempt: Attempt = Attempt(0)
@@ -146,8 +146,8 @@ class Announced:
 
 @value
 class Running:
-    """The terms a call started on; it keeps them. `position` is that of its tool message, in `era`; None if it has
-    none, or a client rewrote it."""
+    """The options with which a call started, which it keeps. `position` is that of its tool message, in `era`; None if
+    it has none, or a client rewrote it."""
 
     since: Version
     synchronous: bool
@@ -163,12 +163,12 @@ class Running:
 
 @value
 class Call:
-    """An open call. (`requested_version`, `ordinal`) is its identity: an id may come again after it settled.
+    """An open call. (`requested_version`, `ordinal`) is its identity: an id may occur again after it settled.
 
-    Stages: *announced* (set aside until the End of its run), *queued* (committed, after another sequential call),
-    *dispatched* (a worker may start it), *running* (`running` is set).
+    Stages: *announced* (until the End of its run), *queued* (committed, after another sequential call), *dispatched* (a
+    worker may start it), *running* (`running` is set).
 
-    `by_client`: a client answers it, and no worker starts it (RA5.client). Until it runs its `arguments` are kept.
+    `by_client`: a client answers it, and no worker starts it (RA5.client). Its `arguments` are kept until it runs.
     """
 
     tool_call_id: ToolCallId
@@ -183,7 +183,7 @@ class Call:
     arguments: Any = None
 
     def in_stage(self, stage: Stage, running: Running | None = None) -> Call:
-        """The call in its next stage."""
+        """Returns the call in its next stage."""
         return Call(
             self.tool_call_id,
             self.function_name,
@@ -202,9 +202,9 @@ class Call:
 class Group:
     """Calls whose results request one run together (R3.6).
 
-    `answered`: a call of it that has settled had a result. The two waits: a result came whose run is still to be
-    requested, when no synchronous call, or no other call at all, of the group is open any more. The newest such result
-    came in the era `waits_in`.
+    `answered`: one of its settled calls had a result. The two waits: the run of a result is still to be requested, when
+    no synchronous call, or no other call at all, of the group is open any more. The newest such result arrived in the
+    era `waits_in`.
     """
 
     names: tuple[GroupId, ...] = ()
@@ -220,7 +220,7 @@ class Group:
 
 @value
 class Ambiguous:
-    """A call that may or may not have happened, and that a person may still resolve."""
+    """A call that may or may not have taken effect, and that a person may still resolve."""
 
     tool_call_id: ToolCallId
     requested_version: Version
@@ -230,7 +230,7 @@ class Ambiguous:
 @value
 class Calls:
     """All open calls and their groups. `barred` are tombstones: the newest ids that may not start (RA5.barred).
-    `settled` are the newest that settled, `ambiguous` the newest that settled so and were not resolved since."""
+    `settled` are the newest settled ids, `ambiguous` the newest ambiguous calls that are not resolved."""
 
     open: Mapping[ToolCallId, Call] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
@@ -241,10 +241,10 @@ class Calls:
 
 @value
 class Run:
-    """The open run. `attempt` is 0 until a start frame that names the run was folded; `positions` are the messages
-    that its attempts appended in this era, which the next attempt retracts; `adopted`: a response that names no run
-    answers it (RA5.adopt); `claim` is that of the latest start; `client_functions` are those functions that its model
-    was offered and that a client answers (RA5.client)."""
+    """The open run. `attempt` is 0 until a start frame that names the run is folded; `positions` are the messages that
+    its attempts appended in this era, which the next attempt retracts; `adopted`: a response that names no run answers
+    it (RA5.adopt); `claim` is that of the latest start; `client_functions` are those of the functions offered to its
+    model that a client answers (RA5.client)."""
 
     run_id: RunId
     asked_version: Version
@@ -257,11 +257,11 @@ class Run:
 
     @property
     def untouched(self) -> bool:
-        """Nothing of it was folded yet."""
+        """Whether nothing of it was folded yet."""
         return self.attempt == 0 and not self.adopted
 
     def in_attempt(self, attempt: Attempt, claim: str | None) -> Run:
-        """The run in its next attempt, which has appended nothing yet."""
+        """Returns the run in its next attempt, which has appended nothing yet."""
         return Run(
             self.run_id,
             self.asked_version,
@@ -287,7 +287,8 @@ class PendingRun:
 @value
 class Runs:
     """The open run, the pending one (`wanted`), and whether one is deferred to the end of the user's turn or of the
-    bot's speech (R4.1). `noted` is the latest request for a run that is not to open here (R4.5), until an answer comes.
+    bot's speech (R4.1). `noted` is the latest request for a run that does not open here (R4.5), until an answer
+    arrives.
     """
 
     open: Run | None = None
@@ -299,9 +300,9 @@ class Runs:
 
 @value
 class Pace:
-    """What limits count (R8). `rounds`: the runs, and answers that name none, that announced calls since the latest
-    input; `round_of` is the version at which the newest of them opened, so that its attempts count once. `frames`:
-    those of this `second` of the log, as far as they are limited."""
+    """The counts for limits (R8). `rounds`: the runs, and answers that name none, that announced calls since the latest
+    input; `round_of` is the version at which the newest of them opened, so that its attempts count once. `frames`: the
+    limited ones in this `second` of the log."""
 
     rounds: int = 0
     round_of: Version | None = None
@@ -311,25 +312,25 @@ class Pace:
 
 @value
 class Erased:
-    """The latest erasure of the context (RA5.erase): the version at which its present life began, and the newest runs
-    of that life which are closed, and its newest mirrors. A frame that names another run or another mirror is one of a
-    life before (RA5.lives)."""
+    """The latest erasure of the context (RA5.erase): the version at which its current life began, and the newest closed
+    runs and newest mirrors of that life. A frame that names another run or another mirror belongs to an erased life
+    (RA5.lives)."""
 
     version: Version
     runs: tuple[RunId, ...] = ()
     mirrors: tuple[str, ...] = ()
 
 
-# Shared by all conversations that have none: values never change. Made for each, they would be 430 of the 1,400 bytes
-# that a state of a few frames takes in the cache of a projector.
+# Shared by all conversations without them, since values never change. One for each would be 430 of the 1,400 bytes of a
+# state of a few frames in the cache of a projector.
 _NO_TERMS = RequestParameters()
 _NO_CALLS = Calls()
 
 
 @value
 class State:
-    """A context between two frames. `version` counts the frames folded, also those that were erased; the first is 1.
-    `changed_version` is the latest at which a message, a tool or a setting changed (RA5.expected)."""
+    """A context between two frames. `version` is the number of folded frames, including those that were erased; the
+    first is 1. `changed_version` is the latest at which a message, a tool or a setting changed (RA5.expected)."""
 
     context_id: ContextId
     version: Version = Version(0)

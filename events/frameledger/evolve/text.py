@@ -16,15 +16,15 @@ _HALF = re.compile("[\ud800-\udfff]")
 class Text:
     """The pieces heard or said so far, newest first.
 
-    A seam gets its space when the later piece arrives, so `piece` holds it already. Equality is that of the joined
-    text: a text that was stored and read again is one piece long and still the same text.
+    The space between two pieces is added when the later piece arrives, so `piece` already contains it. Equality is that
+    of the joined text: a text that was stored and read again is one piece long and still the same text.
     """
 
     before: Text | None
     piece: str
     carries_spaces: bool
     length: int
-    """How many characters there are, all pieces together."""
+    """The number of characters of all pieces together."""
 
     def raw(self) -> str:
         """The pieces joined; halves of surrogate pairs are unchanged."""
@@ -37,12 +37,13 @@ class Text:
         return "".join(pieces)
 
     def joined(self) -> str:
-        """The pieces joined, halves of surrogate pairs made whole."""
+        """Returns the pieces joined, with halves of surrogate pairs combined."""
         return whole(self.raw())
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
-        """Stored as one piece (`stored`): `[text, carries_spaces]`. Anything else is a validation error."""
+        """Validates the stored form, one piece (`stored`): `[text, carries_spaces]`. Anything else is a validation
+        error."""
         return core_schema.no_info_plain_validator_function(
             _from_stored,
             serialization=core_schema.plain_serializer_function_ser_schema(
@@ -63,10 +64,10 @@ class Text:
 
 
 def plus(text: Text | None, piece: str, carries_spaces: bool) -> Text | None:
-    """`text` with one more piece (R2.2); an empty piece adds nothing.
+    """Returns `text` with one more piece (R2.2); an empty piece adds nothing.
 
-    Pieces that carry their own spaces meet exactly as they are. Any other seam gets one space unless there is
-    whitespace on either side of it.
+    Pieces that contain their own spaces are joined unchanged. In all other cases one space is added, unless there is
+    whitespace on either side.
     """
     if not piece:
         return text
@@ -80,15 +81,15 @@ def needs_space(left: str, right: str) -> bool:
 
 
 def trimmed(text: Text | None) -> str:
-    """The whole without outer whitespace; "" when nothing was said."""
+    """Returns the whole text without outer whitespace; "" if there is none."""
     return "" if text is None else text.joined().strip()
 
 
 def whole(text: str) -> str:
-    """`text` with the halves of surrogate pairs that meet joined, and any half left over written as its escape.
+    """Returns `text` with adjacent halves of surrogate pairs combined, and any remaining half written as its escape.
 
-    Clients cut an emoji between two tokens, so a piece may legally be half a character (see `surrogates`); nothing
-    that is stored may.
+    Clients cut an emoji between two tokens, so a piece may legally be half a character (see `surrogates`); stored text
+    may not.
     """
     if text.isascii() or not _HALF.search(text):
         return text

@@ -1,4 +1,4 @@
-"""Thoughts: what a model thinks beside its answer, kept with its signature (R2.7)."""
+"""Thoughts: a model's reasoning beside its answer, kept with its signature (R2.7)."""
 
 from __future__ import annotations
 

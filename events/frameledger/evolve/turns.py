@@ -118,7 +118,7 @@ def _close(draft: Draft, turn: Turn) -> None:
 
 
 def _request_deferred_run(draft: Draft) -> None:
-    """Request the run that was deferred to the stop of a turn in which no word was heard and none is pending (R4.1)."""
+    """Request the run that was deferred to the end of a turn in which no word was heard and none is pending (R4.1)."""
     if draft.runs.owed_to_turn:
         draft.runs = replace(draft.runs, owed_to_turn=False)
         runs.request_by_rule(draft)
