@@ -379,10 +379,13 @@ LIMITS = """
     SELECT name, current_setting(name) FROM unnest(%s::text[]) AS name WHERE current_setting(name, true) IS NOT NULL
 """
 
+IDLE_IN_TRANSACTION = "idle_in_transaction_session_timeout"
+"""Of importance where a transaction waits for others than the database, such as who reads an export."""
+
 
 def known_limits(connection):
     """Returns the limits that this release of PostgreSQL has."""
-    return [name for name, _ in connection.execute(LIMITS, [list(connecting.UNLIMITED)])]
+    return [name for name, _ in connection.execute(LIMITS, [[*connecting.UNLIMITED, IDLE_IN_TRANSACTION]])]
 
 
 @pytest.fixture
@@ -442,7 +445,7 @@ def test_limits_that_the_database_gives_sessions_stop_nothing_that_reads_all_of_
 
     async def shown():
         async with opened(Settings(database_url=SecretStr(limited_database))) as connection:
-            cursor = await connection.execute(LIMITS, [list(connecting.UNLIMITED)])
+            cursor = await connection.execute(LIMITS, [[*connecting.UNLIMITED, IDLE_IN_TRANSACTION]])
             return dict(await cursor.fetchall())
 
     assert set(asyncio.run(shown()).values()) == {"0"}

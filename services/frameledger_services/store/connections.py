@@ -27,8 +27,9 @@ SESSION = {"jit": "off"}
 """Settings of the sessions. Reads take some milliseconds, and compiling a statement takes hundreds. PostgreSQL would
 compile a statement whose cost it overestimates, such as the one for many followers, at each tick."""
 
-LONG_SESSION = {**SESSION, **database.UNLIMITED}
-"""Settings of a session that reads all conversations, or a whole one, as for a root, a proof or an export."""
+LONG_SESSION = {**SESSION, **database.UNLIMITED, "idle_in_transaction_session_timeout": "0"}
+"""Settings of a session that reads all conversations, or a whole one, as for a root, a proof or an export. Its
+transaction waits while somebody reads the output slowly."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
