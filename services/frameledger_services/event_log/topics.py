@@ -203,7 +203,7 @@ def unwritable(description: TopicDescription, partitions: Iterable[int]) -> str 
         if description.min_insync is not None and state.in_sync < description.min_insync:
             away = state.copies - state.in_sync
             return (
-                f"{away} of {state.copies} copies of {which} are down or behind, and min.insync.replicas is "
+                f"{away} of {state.copies} replicas of {which} are down or out of sync, and min.insync.replicas is "
                 f"{description.min_insync}."
             )
     return None

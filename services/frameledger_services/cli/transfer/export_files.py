@@ -148,6 +148,6 @@ def _name(left_out: Sequence[str]) -> None:
     is_single = len(left_out) == 1
     typer.echo(
         f"{plural(len(left_out), 'conversation')} {'was' if is_single else 'were'} left out, because "
-        f"{'it goes' if is_single else 'they go'} on after an erasure: {which}.\n{_EARLIER_LIFE}",
+        f"{'it continues' if is_single else 'they continue'} after an erasure: {which}.\n{_EARLIER_LIFE}",
         err=True,
     )
