@@ -1,6 +1,7 @@
 """A context in the form of OpenAI's chat completions: each rule of the adapter."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -250,8 +251,28 @@ def test_a_request_that_an_earlier_version_recorded_is_made_as_it_was():
         recorded = {"developer_role": "developer", "takes_max_tokens": takes_max_tokens}
         since = ("short_call_ids", "user_first", "plain_text", "mistral_fields", "strict_order")
         known = recorded | {"takes_extra_fields": takes_max_tokens, "reasons_with_functions": True}
-        known |= dict.fromkeys((*since, "alternating", "accepted_names", "null_content"), False)
+        since_then = ("alternating", "accepted_names", "null_content", "omits_empty_fields")
+        known |= dict.fromkeys((*since, *since_then), False)
         assert adapter.with_parameters(recorded).parameters() == known
+
+
+@pytest.mark.regression("journey 135")
+@pytest.mark.parametrize("base_url", ["https://api.openai.com/v1", "https://api.groq.com/openai/v1"])
+def test_fields_that_say_nothing_are_left_out(base_url):
+    """OpenAI's SDK has them in each answer, and Groq refuses a message with a field that it does not know."""
+    empty: dict[str, Any] = {"refusal": None, "annotations": [], "audio": None, "function_call": None}
+    messages = [HELLO, {"role": "assistant", "content": "Hi."}, HELLO]
+    service = OpenAILLMService(base_url=base_url)
+
+    def sent(*given):
+        return service.request(LLMContext(given)).body["messages"]
+
+    assert sent(*(message | empty for message in messages)) == sent(*messages)
+    assert sent(HELLO, call("x") | empty, result("x")) == sent(HELLO, call("x"), result("x"))
+    parameters = service.get_llm_adapter().parameters()
+    del parameters["omits_empty_fields"]
+    service.write_with(service.get_llm_adapter().with_parameters(parameters))
+    assert sent(HELLO | empty) == [HELLO | empty]
 
 
 @pytest.mark.regression("worker 170")
@@ -292,7 +313,7 @@ def test_a_name_is_sent_as_the_api_accepts_it_and_recorded_requests_as_it_was_st
     assert sum("name" in one for one in told(*messages)) == (0 if sent is None else 2)
     service = OpenAILLMService()
     parameters = service.get_llm_adapter().parameters()
-    del parameters["accepted_names"]
+    del parameters["accepted_names"], parameters["omits_empty_fields"]
     service.write_with(service.get_llm_adapter().with_parameters(parameters))
     assert service.request(LLMContext(messages)).body["messages"] == messages
 

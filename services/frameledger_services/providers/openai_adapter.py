@@ -36,6 +36,7 @@ _SINCE = {
     "alternating": False,
     "null_content": False,
     "accepted_names": False,
+    "omits_empty_fields": False,
 }
 """Parameters that earlier versions did not record, with the values that their requests have."""
 
@@ -73,6 +74,7 @@ class OpenAILLMAdapter(LLMAdapter):
     - APIs refuse a request without a message. Many servers also refuse one in which the user does not speak first
       (`user_first`), or with several system messages or two consecutive messages of one role (`alternating`). Mistral
       accepts even fewer orders of messages: `strict_order`.
+    - Fields that say nothing, as OpenAI's SDK has them in each answer, are left out: some servers refuse them.
     - The name of a speaker is sent in a form that the API accepts: a space or a sign such as `/` becomes an underscore.
     - Mistral has other names for some fields, and refuses unknown ones, in messages too: `mistral_fields`.
     - Developer messages become system messages, or user messages in a tag, if `developer_role` says so.
@@ -188,6 +190,10 @@ class OpenAILLMAdapter(LLMAdapter):
                 return None
             raise UnmappableError(self.provider, f"message {place + 1} of the request, which has no role")
         self._check_parts(place, message)
+        if self._dialect.omits_empty_fields:
+            message = {
+                name: value for name, value in message.items() if name == "content" or not _is_empty(value)
+            }
         if message.get("content") in ([], ()):
             # The API refuses an empty list, and accepts empty text; for an assistant with calls also null.
             message = {**message, "content": None if message["role"] == "assistant" else ""}
@@ -283,6 +289,10 @@ def _with_mistrals_names(values: dict[str, Any]) -> dict[str, Any]:
     limits = [limit for name in ("max_tokens", "max_completion_tokens") if (limit := values.pop(name, None))]
     named = {"random_seed": values.pop("seed")} if "seed" in values else {}
     return values | named | ({"max_tokens": min(limits)} if limits else {})
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or value == [] or value == ()
 
 
 def _is_text(parts: object) -> bool:

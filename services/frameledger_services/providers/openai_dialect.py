@@ -38,6 +38,10 @@ class Dialect:
     accepted_names: bool = True
     """False for requests of earlier versions, which sent each name as it is stored."""
 
+    omits_empty_fields: bool = True
+    """False for requests of earlier versions, which also sent null and empty lists, such as `refusal` and `annotations`
+    of answers that a client kept."""
+
     @classmethod
     def of_host(cls, host: str) -> Self:
         """Returns the dialect of the server at a host.
