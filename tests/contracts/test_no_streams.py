@@ -66,8 +66,8 @@ def error(**fields):
         (JSON, b"[" * 100_000, errors.ProviderRefusedError, "answered with application/json instead"),
         ("text/html; charset=utf-8", b"<html>Log in</html>", errors.ProviderRefusedError, "with text/html;"),
         (None, b"Hello.", errors.ProviderRefusedError, "no content type"),
-        (None, b"", errors.ConnectionLostError, "without saying why"),
-        (STREAM, b"", errors.ConnectionLostError, "without saying why"),
+        (None, b"", errors.ConnectionLostError, "without a finish reason"),
+        (STREAM, b"", errors.ConnectionLostError, "without a finish reason"),
     ],
 )
 @pytest.mark.parametrize("provider", [OpenAILLMService, AnthropicLLMService])
