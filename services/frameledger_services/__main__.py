@@ -19,7 +19,7 @@ def main() -> None:
 
     Ctrl-C ends it with exit code 130, also while it is imported.
     """
-    _collect_garbage_where_there_is_some()
+    _reduce_garbage_collection()
     try:
         with extras.needed():
             from frameledger_services.cli import main as command_line
@@ -42,7 +42,7 @@ def _run(command_line: Callable[[], None]) -> None:
             return
 
 
-def _collect_garbage_where_there_is_some() -> None:
+def _reduce_garbage_collection() -> None:
     """Reduce garbage collection. A command imports hundreds of modules and ends: a collection at every 700 new objects,
     and a full one at the end, took a third of the processor time of most commands."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, 20, 20)

@@ -169,11 +169,11 @@ class GuardedConnection(AsyncConnection[Any]):
     async def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """Called by psycopg to wait for any answer."""
         loop = asyncio.get_running_loop()
-        asking: asyncio.Task[None] | None = None
+        probe: asyncio.Task[None] | None = None
 
         def ask() -> None:
-            nonlocal asking
-            asking = loop.create_task(self._ask_again_and_again())
+            nonlocal probe
+            probe = loop.create_task(self._ask_repeatedly())
 
         timer = loop.call_later(SILENT_SECONDS, ask)
         try:
@@ -188,8 +188,8 @@ class GuardedConnection(AsyncConnection[Any]):
             raise lacks(error, self._user, self._role) from error
         finally:
             timer.cancel()
-            if asking is not None:
-                asking.cancel()
+            if probe is not None:
+                probe.cancel()
 
     async def __aexit__(self, *raised: Any) -> None:
         """Close it even if the task is cancelled while it commits or rolls back; psycopg's own connection would stay
@@ -204,18 +204,18 @@ class GuardedConnection(AsyncConnection[Any]):
         try:
             await super().cancel_safe(timeout=min(timeout, CANCEL_SECONDS))
         except psycopg.Error:
-            self._hang_up()
+            self._shut_down_socket()
             raise
 
-    async def _ask_again_and_again(self) -> None:
+    async def _ask_repeatedly(self) -> None:
         while self.pgconn.transaction_status == TransactionStatus.ACTIVE:
-            if not self._backend or not await self._is_worked_for():
+            if not self._backend or not await self._is_executing():
                 self._is_silent = True
-                self._hang_up()
+                self._shut_down_socket()
                 return
             await asyncio.sleep(SILENT_SECONDS)
 
-    async def _is_worked_for(self) -> bool:
+    async def _is_executing(self) -> bool:
         """Whether the server executes the statement, or is alive and accepts no connection that could ask."""
         try:
             async with (
@@ -235,13 +235,13 @@ class GuardedConnection(AsyncConnection[Any]):
         server's language, and libpq's ping blocks the process. A server answers this request without authentication."""
         with suppress(OSError, psycopg.Error, TimeoutError):
             async with asyncio.timeout(ASK_SECONDS):
-                reader, writer = await self._dial()
+                reader, writer = await self._open_socket()
                 with closing(writer):
                     writer.write(_SSL_REQUEST)
                     return await reader.read(1) != b""
         return False
 
-    async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _open_socket(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host, port = self.info.hostaddr or self.info.host, self.info.port
         if host.startswith("/"):
             return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
@@ -249,7 +249,7 @@ class GuardedConnection(AsyncConnection[Any]):
             return await asyncio.open_unix_connection(f"\0{host[1:]}/.s.PGSQL.{port}")
         return await asyncio.open_connection(host, port)
 
-    def _hang_up(self) -> None:
+    def _shut_down_socket(self) -> None:
         """Shut down the socket. libpq then finds the connection closed by the server."""
         with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self.fileno())) as same:
             same.shutdown(socket.SHUT_RDWR)

@@ -8,7 +8,7 @@ import os
 import resource
 from contextlib import suppress
 
-ENOUGH = 16_384
+TARGET_LIMIT = 16_384
 """Enough for the followers of a gateway, its other connections and its files, several times over."""
 
 
@@ -26,11 +26,12 @@ def shortage() -> str:
 
 
 def allow_enough() -> None:
-    """Raise the limit of this process to `ENOUGH`, or as far as its user may. Most systems start with 1,024 or 256."""
+    """Raise the limit of this process to `TARGET_LIMIT`, or as far as its user may. Most systems start with 1,024 or
+    256."""
     limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY or limit >= ENOUGH:
+    if limit == resource.RLIM_INFINITY or limit >= TARGET_LIMIT:
         return
     # macOS allows less than it reports.
     with suppress(OSError, ValueError):
-        wanted = ENOUGH if most == resource.RLIM_INFINITY else min(ENOUGH, most)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+        target = TARGET_LIMIT if most == resource.RLIM_INFINITY else min(TARGET_LIMIT, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, most))

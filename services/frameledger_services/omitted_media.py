@@ -23,7 +23,7 @@ def mark(data_url: str) -> dict[str, Any]:
 
 def has_omitted_media(value: Any) -> bool:
     """Returns whether a value contains a mark."""
-    return next(_marked(value), None) is not None
+    return next(_marks_in(value), None) is not None
 
 
 def with_text_for_media(value: Any) -> Any:
@@ -31,7 +31,7 @@ def with_text_for_media(value: Any) -> Any:
     text part."""
     match value:
         case {"$media": Mapping() as medium} if len(value) == 1:
-            return _said(medium)
+            return _description(medium)
         case {"$plain": _} if len(value) == 1:
             return value
         case Mapping():
@@ -47,11 +47,11 @@ def with_text_for_media(value: Any) -> Any:
 
 
 def _part(part: Any) -> Any:
-    medium = next(_marked(part), None)
-    return part if medium is None else {"type": "text", "text": _said(medium)}
+    medium = next(_marks_in(part), None)
+    return part if medium is None else {"type": "text", "text": _description(medium)}
 
 
-def _marked(value: Any) -> Iterator[Mapping[str, Any]]:
+def _marks_in(value: Any) -> Iterator[Mapping[str, Any]]:
     match value:
         case {"$media": Mapping() as medium} if len(value) == 1:
             yield medium
@@ -59,13 +59,13 @@ def _marked(value: Any) -> Iterator[Mapping[str, Any]]:
             return
         case Mapping():
             for one in value.values():
-                yield from _marked(one)
+                yield from _marks_in(one)
         case list() | tuple():
             for one in value:
-                yield from _marked(one)
+                yield from _marks_in(one)
 
 
-def _said(medium: Mapping[str, Any]) -> str:
+def _description(medium: Mapping[str, Any]) -> str:
     characters = medium.get("characters")
     size = f" of {characters * 3 / 4e6:.1f} MB" if isinstance(characters, int) else ""
     return f"({medium.get('type') or 'medium'}{size}, not stored)"

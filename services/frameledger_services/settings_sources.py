@@ -138,7 +138,7 @@ def _assignment(words: list[str] | None) -> tuple[str, str]:
     if name == _DATA_DIR:
         raise ValueError(f"{_DATA_DIR} determines where this file is; set it in the environment.")
     if not _is_ours(name):
-        raise ValueError(f"{name} is not a setting.{_guess(PREFIX + name)}")
+        raise ValueError(f"{name} is not a setting.{_suggestion(PREFIX + name)}")
     return name, value
 
 
@@ -179,7 +179,7 @@ def _settings_of(
                 problems.append(str(error))
         else:
             where = "" if place[variable] == "environment" else f" ({place[variable]})"
-            problems.append(f"{variable} is not a setting{where}.{_guess(variable)}")
+            problems.append(f"{variable} is not a setting{where}.{_suggestion(variable)}")
     return values, sources, problems
 
 
@@ -245,7 +245,7 @@ def _other_form(variable: str) -> str:
     return variable.removesuffix(FILE) if variable.endswith(FILE) else variable + FILE
 
 
-def _guess(variable: str) -> str:
+def _suggestion(variable: str) -> str:
     known = [name.upper() for name in Settings.model_fields] + [name.upper() + FILE for name in SECRETS]
     close = difflib.get_close_matches(variable.removeprefix(PREFIX), known, n=1)
     return f" Did you mean {PREFIX}{close[0]}?" if close else " `frameledger config` lists all settings."

@@ -24,10 +24,10 @@ def timekeeper(
 ) -> Process:
     """Its process for as long as a block lasts. With a short lease it judges soon who is dead. Connections to the first
     port of `broker` go to the second one."""
-    return Process(_keep_time, settings, dies_at, lease_secs, broker)
+    return Process(_run_session, settings, dies_at, lease_secs, broker)
 
 
-def _keep_time(
+def _run_session(
     settings: Settings,
     dies_at: str | None,
     lease_secs: float | None,

@@ -69,7 +69,7 @@ class Delivery(Generic[T]):
             try:
                 await client.publish(self._context_id, *map(self._frame, left), within=PUBLISH_SECONDS)
             except FramesRefusedError as error:
-                left = await self._mended(client, self._of(left, error), error)
+                left = await self._publish_one_by_one(client, self._of(left, error), error)
             except NotPublishedError as error:
                 left = self._of(left, error)
                 await self._pause(error)
@@ -98,7 +98,9 @@ class Delivery(Generic[T]):
         left = {frame.id for frame in error.frames}
         return [one for one in batch if self._frame(one).frame.id in left]
 
-    async def _mended(self, client: Publisher, left: list[T], error: FramesRefusedError) -> list[T]:
+    async def _publish_one_by_one(
+        self, client: Publisher, left: list[T], error: FramesRefusedError
+    ) -> list[T]:
         """Publish the frames one by one, to find the rejected one. Returns its replacement."""
         if len(left) > 1:
             for item in left:

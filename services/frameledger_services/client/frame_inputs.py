@@ -175,14 +175,14 @@ def _decoded(original: object) -> AnyFrame:
             case Mapping():
                 return decode(_as_json(original))
     except DecodeError as error:
-        said = f"{error.detail} ({error.reason})"
+        message = f"{error.detail} ({error.reason})"
         if error.reason == "not_json":
-            said = (
-                f"publish() takes the JSON of a frame, but got another text: {said}. A message is a frame: "
+            message = (
+                f"publish() takes the JSON of a frame, but got another text: {message}. A message is a frame: "
                 "LLMMessagesAppendFrame(messages=[...])."
             )
-        raise ValueError(said) from None
-    raise TypeError(_no_frame(original))
+        raise ValueError(message) from None
+    raise TypeError(_not_a_frame(original))
 
 
 def _as_json(original: Mapping[str, Any]) -> bytes:
@@ -201,7 +201,7 @@ def _plain(inside: Any) -> Any:
     return plain
 
 
-def _no_frame(original: object) -> str:
+def _not_a_frame(original: object) -> str:
     if isinstance(original, type) and issubclass(original, Frame):
         name = original.__name__
         return f"publish() got the class {name} instead of a frame: write {name}(...)."

@@ -91,10 +91,12 @@ class Notifications:
 
     def _receive(self, payload: str) -> None:
         self._received += 1
-        told = progress_channel.read_notification(payload)
-        if not told.offsets:
+        notification = progress_channel.read_notification(payload)
+        if not notification.offsets:
             self._unspecific += 1
-        self._offsets.update({(told.topic, partition): offset for partition, offset in told.offsets.items()})
+        self._offsets.update(
+            {(notification.topic, partition): offset for partition, offset in notification.offsets.items()}
+        )
         if self._next is not None and not self._next.done():
             self._next.set_result(None)
 

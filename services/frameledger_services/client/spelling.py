@@ -42,26 +42,26 @@ def _misspelled(frames: Iterable[AnyFrame]) -> Iterator[str | None]:
 
 
 def _of_type(name: str) -> str | None:
-    meant = meant_type(name)
+    closest = closest_type(name)
     return (
         None
-        if meant is None
-        else f"{name} is not a type of frame that this release knows: did you mean {meant}?"
+        if closest is None
+        else f"{name} is not a type of frame that this release knows: did you mean {closest}?"
     )
 
 
 def _of_field(frame_type: str, name: str, known: Iterable[str]) -> str | None:
-    meant = _meant(name, known)
-    return None if meant is None else f"{frame_type} has no field {name!r}: did you mean {meant!r}?"
+    closest = _closest(name, known)
+    return None if closest is None else f"{frame_type} has no field {name!r}: did you mean {closest!r}?"
 
 
-def meant_type(name: str) -> str | None:
+def closest_type(name: str) -> str | None:
     """Returns the type of frame that is one edit away from this name; None if the name is a type itself, or there is
     none."""
-    return None if name in FRAME_TYPES else _meant(name, FRAME_TYPES)
+    return None if name in FRAME_TYPES else _closest(name, FRAME_TYPES)
 
 
-def _meant(name: str, known: Iterable[str]) -> str | None:
+def _closest(name: str, known: Iterable[str]) -> str | None:
     return next((one for one in known if is_one_edit(name, one)), None)
 
 

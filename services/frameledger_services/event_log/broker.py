@@ -101,7 +101,7 @@ class Broker:
         Called twice, or by two processes at once, it creates each topic once. Returns when all of `topics` have
         leaders. Raises `BrokerError`, also if a broker refuses one of them; others may have been created then.
         """
-        existing = await self._led(topic.name for topic in topics)
+        existing = await self._with_leaders(topic.name for topic in topics)
         missing = [topic for topic in topics if topic.name not in existing]
         created = []
         if missing:
@@ -116,7 +116,7 @@ class Broker:
             await self._until_ready(missing)
         return created
 
-    async def _led(self, names: Iterable[str]) -> set[str]:
+    async def _with_leaders(self, names: Iterable[str]) -> set[str]:
         """Returns those with leaders for all partitions; a topic that is being created may lack some."""
         descriptions = await self.describe(names)
         return {name for name, topic in descriptions.items() if not topic.leaderless}
@@ -125,7 +125,7 @@ class Broker:
         names = {topic.name for topic in topics}
         try:
             async with asyncio.timeout(READY_SECONDS):
-                while not names <= await self._led(names):
+                while not names <= await self._with_leaders(names):
                     await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         except TimeoutError:
             raise BrokerError(

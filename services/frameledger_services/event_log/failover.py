@@ -78,7 +78,7 @@ def with_failover(client: AIOKafkaClient) -> AIOKafkaClient:
         return connection
 
     client._get_conn = connected
-    learn, learning = client._metadata_update, _Learning(client)
+    learn, learning = client._metadata_update, _MetadataRequests(client)
 
     @wraps(learn)
     async def learned(cluster: Any, topics: Any) -> bool:
@@ -101,7 +101,7 @@ def with_failover(client: AIOKafkaClient) -> AIOKafkaClient:
     return client
 
 
-class _Learning:
+class _MetadataRequests:
     """Asks brokers for metadata, several at once if they are slow."""
 
     def __init__(self, client: AIOKafkaClient) -> None:
@@ -150,8 +150,8 @@ class _Learning:
                     return answer
         return None
 
-    def _begin(self, asking: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.create_task(asking)
+    def _begin(self, request: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(request)
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
         return task
@@ -233,7 +233,7 @@ def _ends_when_moved(
 
     def look(_: object) -> None:
         nonlocal is_waiting
-        if is_waiting and _leads_no_more(client, node, request):
+        if is_waiting and _has_lost_leadership(client, node, request):
             is_waiting = False
             patience.reschedule(asyncio.get_running_loop().time())
 
@@ -244,7 +244,7 @@ def _ends_when_moved(
         is_waiting = False
 
 
-def _leads_no_more(client: AIOKafkaClient, node: Any, request: ProduceRequest) -> bool:
+def _has_lost_leadership(client: AIOKafkaClient, node: Any, request: ProduceRequest) -> bool:
     """Returns whether some of a request's partitions have another leader now."""
     leaders = {
         client.cluster.leader_for_partition(TopicPartition(topic, partition))

@@ -59,13 +59,13 @@ class Leaders:
         assert self.tasks is not None, "nobody reads yet"
         for broker in self._client.cluster.brokers():
             if broker.nodeId != away and broker.nodeId not in self._asking:
-                asking = self._learn_from(broker.nodeId)
+                request = self._learn_from(broker.nodeId)
                 try:
-                    self.tasks.create_task(asking)
+                    self.tasks.create_task(request)
                 except RuntimeError:
                     # The task group is ending and accepts no more tasks: the slow request will be cancelled in a
                     # moment.
-                    asking.close()
+                    request.close()
                     return
                 self._asking.add(broker.nodeId)
 

@@ -51,7 +51,7 @@ class _LenientBatch:
                 yield record
                 read += 1
         except (UnicodeDecodeError, CorruptRecordException) as error:
-            if not _is_about_a_name(error):
+            if not _is_header_name_error(error):
                 raise
             for number, record in enumerate(self._again()):
                 if number >= read:
@@ -64,7 +64,7 @@ class _LenientBatch:
         return batch
 
 
-def _is_about_a_name(error: Exception) -> bool:
+def _is_header_name_error(error: Exception) -> bool:
     """Returns whether the error is about a header name, the only text in a batch. aiokafka's decoder in Python wraps
     the error in its own."""
     return isinstance(error, UnicodeDecodeError) or isinstance(error.__cause__, UnicodeDecodeError)

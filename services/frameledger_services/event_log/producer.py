@@ -216,7 +216,7 @@ class Producer:
 
     async def _begin(self, topic: str) -> None:
         with suppress(Exception):
-            await self._looked_for(topic)
+            await self._find_sender(topic)
 
     async def _connected(self, topic: str) -> Sender:
         if self._sender is not None and topic in self._topics:
@@ -224,14 +224,14 @@ class Producer:
             return self._sender
         loop = asyncio.get_running_loop()
         deadline = loop.time() + ABSENT_SECONDS
-        while (sender := await self._looked_for(topic)) is None:
+        while (sender := await self._find_sender(topic)) is None:
             if loop.time() > deadline:
                 raise BrokerError(missing(topic))
             # Without the lock: other tasks may want another topic.
             await asyncio.sleep(PAUSE_SECONDS)
         return sender
 
-    async def _looked_for(self, topic: str) -> Sender | None:
+    async def _find_sender(self, topic: str) -> Sender | None:
         """Returns the sender; None if the topic does not exist."""
         async with self._connecting:
             if self._sender is None:

@@ -186,7 +186,7 @@ class CallLifecycle:
         while True:
             await state.failpoint("before the handler")
             self._handler.begin(current)
-            ending = await self._attend()
+            ending = await self._handle_events()
             if ending is not None:
                 return ending
             # The handler did not begin: the status was read too long ago, or the call has to stop.
@@ -262,7 +262,7 @@ class CallLifecycle:
             await publisher.settle("failed", call_words.not_run(call.function_name))
         return "done"
 
-    async def _attend(self) -> Ending | None:
+    async def _handle_events(self) -> Ending | None:
         """Handle the events in the inbox until the call is settled or released. Returns None if the handler did not
         begin."""
         state, inbox = self._state, self._state.inbox

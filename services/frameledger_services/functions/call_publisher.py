@@ -97,7 +97,7 @@ class CallPublisher:
             with self._hook_when_folded(frame, properties):
                 await self.publish(frame, refusals=REFUSALS)
         except UNFIT as error:
-            why = await self._settle_unfit(error)
+            why = await self._settle_unpublishable(error)
             if report is not None:
                 report.reply.set_exception(
                     ResultRefusedError(
@@ -239,7 +239,7 @@ class CallPublisher:
         finally:
             published.set()
 
-    async def _settle_unfit(self, error: Exception) -> str:
+    async def _settle_unpublishable(self, error: Exception) -> str:
         """Settle the call whose result cannot be published. Returns the reason, for the handler."""
         cause = error.__cause__
         if isinstance(error, TooLargeError) or (

@@ -30,7 +30,7 @@ _SHIELD = "\N{WORD JOINER}"
 """Inserted before a line that begins with a colon and is not a field of reST: the parser would take it for one and drop
 it, and in other styles also everything after it."""
 
-_TOLD = frozenset({"notes", "warnings"})
+_USAGE_SECTIONS = frozenset({"notes", "warnings"})
 """The sections of a NumPy docstring that describe how to use the function."""
 
 
@@ -75,8 +75,8 @@ def _paragraphs(parsed: Docstring, docstring: str) -> Iterable[str]:
     between = "\n\n" if parsed.blank_after_short_description else "\n"
     long_description = _indented(parsed.long_description or "", docstring)
     summary = between.join(text for text in (parsed.short_description, long_description) if text)
-    told = [meta.description for meta in parsed.meta if not _TOLD.isdisjoint(meta.args)]
-    return (text for text in (summary, *told) if text)
+    usage = [meta.description for meta in parsed.meta if not _USAGE_SECTIONS.isdisjoint(meta.args)]
+    return (text for text in (summary, *usage) if text)
 
 
 def _indented(text: str, docstring: str) -> str:

@@ -83,7 +83,7 @@ class HandlerExecutor:
             task.add_done_callback(lambda _: execution.end_unreported())
         else:
             loop, context = asyncio.get_running_loop(), contextvars.copy_context()
-            go_on = partial(self._go_on, execution, name)
+            go_on = partial(self._run_rest, execution, name)
             work = _InThread(loop, execution, go_on, (function, by_place, by_name))
             # One thread each: in a pool it might have to wait. A daemon thread, because it cannot be stopped when the
             # process ends.
@@ -95,7 +95,7 @@ class HandlerExecutor:
                 loop.call_soon(execution.end, _raised(error))
         return execution
 
-    def _go_on(self, execution: Execution, name: str, awaitable: Awaitable[Any]) -> None:
+    def _run_rest(self, execution: Execution, name: str, awaitable: Awaitable[Any]) -> None:
         """Run the rest of a plain handler, which is the awaitable that it returned."""
         if execution.asked_to_stop or self._is_stopped:
             _abandon(execution, awaitable)
@@ -207,14 +207,14 @@ class _InThread:
         """`go_on` is called in the loop with what the function returned, if that is awaitable."""
         self._loop = loop
         self._execution = execution
-        self._go_on = go_on
+        self._run_rest = go_on
         self._work: tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]] | None = work
 
     def __call__(self) -> None:
         ended = self._run()
         try:
             if isinstance(ended, _Unfinished):
-                self._loop.call_soon_threadsafe(self._go_on, ended.rest)
+                self._loop.call_soon_threadsafe(self._run_rest, ended.rest)
             else:
                 self._loop.call_soon_threadsafe(self._execution.end, ended)
         except RuntimeError:

@@ -16,9 +16,11 @@ def field_of(parameter: inspect.Parameter, hint: Any, documented: str | None) ->
     """Returns the type and the `Field` of a parameter. `hint` is None if it has no annotation, and `documented` is its
     description in the docstring."""
     annotation, default = Any if hint is None else hint, parameter.default
-    if _inherent(default, getattr(annotation, "__metadata__", ())) is None and not _takes_none(annotation):
+    if _schema_default(default, getattr(annotation, "__metadata__", ())) is None and not _accepts_none(
+        annotation
+    ):
         # The schema contains this default, so the model may pass it.
-        annotation = _or_none(annotation)
+        annotation = _optional(annotation)
     if isinstance(default, FieldInfo):
         annotation, default = Annotated[annotation, default], parameter.empty
     default = ... if default is parameter.empty else default
@@ -31,7 +33,7 @@ def field_of(parameter: inspect.Parameter, hint: Any, documented: str | None) ->
     return annotation, Field(default, alias=alias, description=description)
 
 
-def _inherent(default: Any, extras: Iterable[object]) -> Any:
+def _schema_default(default: Any, extras: Iterable[object]) -> Any:
     """Returns the default for the schema: that of a `Field` counts too, as the default or within `Annotated`."""
     if default is inspect.Parameter.empty:
         defaults = [extra.default for extra in extras if isinstance(extra, FieldInfo)]
@@ -45,7 +47,7 @@ def _text(extra: object) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _takes_none(hint: Any) -> bool:
+def _accepts_none(hint: Any) -> bool:
     """Returns whether this type includes None, as far as can be determined."""
     if hint in (None, NoneType, Any, object):
         return True
@@ -53,13 +55,13 @@ def _takes_none(hint: Any) -> bool:
         case value if value is Literal:
             return None in get_args(hint)
         case value if value is Annotated:
-            return _takes_none(get_args(hint)[0])
+            return _accepts_none(get_args(hint)[0])
         case value if value in (Union, UnionType):
-            return any(map(_takes_none, get_args(hint)))
+            return any(map(_accepts_none, get_args(hint)))
     return False
 
 
-def _or_none(hint: Any) -> Any:
+def _optional(hint: Any) -> Any:
     if get_origin(hint) is Annotated:
         # The metadata of the parameter stays outside, where its description is found.
         return Annotated[(Union[hint.__origin__, None], *hint.__metadata__)]  # noqa: UP007  # it may be a text

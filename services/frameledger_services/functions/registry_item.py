@@ -82,7 +82,7 @@ class FunctionCallRegistryItem:
     @property
     def is_async(self) -> bool:
         """Whether the function runs in the event loop. A plain function runs in a thread of its own."""
-        return inspect.iscoroutinefunction(_called(self.function))
+        return inspect.iscoroutinefunction(_call_target(self.function))
 
 
 def item_of(
@@ -94,8 +94,8 @@ def item_of(
     if name == "":
         raise ValueError("a function needs a name; use None to register the catch-all")
     _check_name(name)
-    _check_begins(name, handler)
-    _check_takes_params(name, handler)
+    _check_is_no_generator(name, handler)
+    _check_accepts_params(name, handler)
     if schema is not None and tool_name(schema) != name:
         raise ValueError(
             f"the schema is named {tool_name(schema)!r}, but the handler is registered as {label(name)}"
@@ -110,7 +110,7 @@ def direct_item(
     """Returns an item for a function that the model calls directly. Raises FunctionSchemaError."""
     schema = direct.signature.schema
     try:
-        _check_begins(direct.name, direct.function)
+        _check_is_no_generator(direct.name, direct.function)
         checker = _own_checker(direct.name, schema)
     except (TypeError, ValueError) as error:
         raise FunctionSchemaError(str(error)) from error
@@ -151,7 +151,7 @@ def _check_name(name: object) -> None:
         raise ValueError(f"a function's name must not contain NUL or a lone surrogate: {name!r}")
 
 
-def _called(handler: Handler) -> Any:
+def _call_target(handler: Handler) -> Any:
     """Returns the function whose instructions run when the handler is called."""
     while isinstance(handler, partial):
         handler = handler.func
@@ -159,8 +159,8 @@ def _called(handler: Handler) -> Any:
     return handler if is_function else type(handler).__call__
 
 
-def _check_begins(name: str | None, handler: Handler) -> None:
-    function = _called(handler)
+def _check_is_no_generator(name: str | None, handler: Handler) -> None:
+    function = _call_target(handler)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
             f"the handler of {label(name)} is a generator, so a call would not run it; return the result, or report "
@@ -168,7 +168,7 @@ def _check_begins(name: str | None, handler: Handler) -> None:
         )
 
 
-def _check_takes_params(name: str | None, handler: Handler) -> None:
+def _check_accepts_params(name: str | None, handler: Handler) -> None:
     # A decorator may adapt a function with other arguments, and declare the signature of that function.
     if inspect.isclass(handler) or getattr(handler, "__signature__", None) is not None:
         return

@@ -137,7 +137,7 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
                 f"{name} is a method: its {parameter.name!r} would be an argument of the model. Register the method of "
                 "an object, such as `shop.price`, and not that of its class."
             )
-        if _takes_params(hint):
+        if _accepts_params(hint):
             if params_name is not None:
                 raise FunctionSchemaError(
                     f"{name}: {params_name!r} and {parameter.name!r} both have the type `FunctionCallParams`; keep one."
@@ -167,10 +167,12 @@ def _described(
         model = model_of(name, fields)
         return model, *properties_of(model)
     except _NO_SCHEMA as error:
-        raise FunctionSchemaError(f"{name}: {_blamed(name, fields)}{_reason(error)}") from error
+        raise FunctionSchemaError(
+            f"{name}: {_parameter_without_schema(name, fields)}{_reason(error)}"
+        ) from error
 
 
-def _blamed(name: str, fields: Mapping[str, Any]) -> str:
+def _parameter_without_schema(name: str, fields: Mapping[str, Any]) -> str:
     """Returns the beginning of a message that names the parameter without a schema, since pydantic does not name it."""
     for field, (annotation, info) in fields.items():
         try:
@@ -194,12 +196,12 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _takes_params(hint: Any) -> bool:
+def _accepts_params(hint: Any) -> bool:
     """Returns whether this type is `FunctionCallParams`, or a union with it."""
     if hint is FunctionCallParams:
         return True
     return get_origin(hint) in (Union, UnionType, Annotated) and any(
-        _takes_params(one) for one in get_args(hint)
+        _accepts_params(one) for one in get_args(hint)
     )
 
 

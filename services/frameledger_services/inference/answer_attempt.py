@@ -70,7 +70,7 @@ class AnswerAttempt:
         with ChatSpan(self._run, self._model, prepared.request) as self._span:
             lost = await self._run_with(prepared)
             if lost is not None:
-                self._span.fails(lost.code)
+                self._span.record_failure(lost.code)
         return lost
 
     async def _run_with(self, prepared: PreparedRequest) -> ProviderUnavailableError | None:
@@ -89,7 +89,7 @@ class AnswerAttempt:
             # Nothing after that frame is on the log, not even the end. So the error below ends the answer, even if it
             # had broken off.
             lost = None
-            await self._publish(self._failure("frame_refused", _why_refused(error)))
+            await self._publish(self._failure("frame_refused", _refusal_reason(error)))
         return lost
 
     async def give_up(self, message: str) -> RunOutcome:
@@ -146,7 +146,7 @@ class AnswerAttempt:
         other errors."""
         for tried in count():
             self._spoke = False
-            self._span.asks()
+            self._span.record_request()
             try:
                 answered = self._deps.metrics.measured(
                     request, self._model.answer(request), lambda: self._usage
@@ -181,7 +181,7 @@ class AnswerAttempt:
     async def _take(self, frame: AnyFrame, request: Request) -> None:
         if not isinstance(frame, Frame):
             raise TypeError(f"{request.provider} answered with {type(frame).__name__}, which is not a frame")
-        self._span.hears(frame)
+        self._span.record_frame(frame)
         if isinstance(frame, LLMTextFrame) and frame.usage is not None and not frame.text:
             # `push_usage`. It is published with the next frame, so that it does not delay the first text.
             self._usage = frame.usage
@@ -264,7 +264,7 @@ class AnswerAttempt:
     def _failure(self, code: str, message: str) -> Sequence[AnyFrame]:
         """Returns the frames of a failed attempt: the run is closed, its text stays, and nothing is called (R4.4)."""
         message = self._deps.redacted(message)
-        self._span.fails(code)
+        self._span.record_failure(code)
         _log.warning(
             "run.failed", context_id=self._run.context_id, run_id=self._run.run_id, code=code, reason=message
         )
@@ -286,7 +286,7 @@ def pause(before: int, retry_after: float | None) -> float:
     return max(retry_after or 0.0, min(FIRST_PAUSE * 2.0**before, LONGEST_PAUSE) * random.uniform(0.75, 1.25))
 
 
-def _why_refused(error: BaseException) -> str:
+def _refusal_reason(error: BaseException) -> str:
     if isinstance(error, TooLargeError):
         return "One piece of the model's output is larger than the maximum size of a frame."
     return f"The model's output cannot be encoded as a frame: {error}"

@@ -35,12 +35,12 @@ class ChatSpan:
         self._asked_at: float | None = None
         self._began = False
 
-    def asks(self) -> None:
+    def record_request(self) -> None:
         """Record that a request is being sent. Only the first one of an attempt counts."""
         if self._asked_at is None:
             self._asked_at = monotonic()
 
-    def hears(self, frame: AnyFrame) -> None:
+    def record_frame(self, frame: AnyFrame) -> None:
         """Record a frame of the answer. Called for every frame."""
         if not self._span.is_recording:
             return
@@ -49,9 +49,9 @@ class ChatSpan:
             self._span.set(names.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, monotonic() - self._asked_at)
         if isinstance(frame, LLMFullResponseEndFrame) and frame.finish_reason is not None:
             self._span.set(names.GEN_AI_RESPONSE_FINISH_REASONS, [frame.finish_reason])
-        self.used(getattr(frame, "usage", None))
+        self.record_usage(getattr(frame, "usage", None))
 
-    def used(self, usage: Usage | None) -> None:
+    def record_usage(self, usage: Usage | None) -> None:
         """Record the usage that the provider reports; the newest counts."""
         if usage is None or not self._span.is_recording:
             return
@@ -64,7 +64,7 @@ class ChatSpan:
         ):
             self._span.set(name, count)
 
-    def fails(self, code: str) -> None:
+    def record_failure(self, code: str) -> None:
         """Record that the attempt failed, with the code of its error."""
         self._span.fail(code)
 

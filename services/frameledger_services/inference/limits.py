@@ -52,10 +52,10 @@ class Limit:
     """A limit that applies, and how to raise it."""
 
     value: float
-    said_by: str
+    source: str
 
     def error(self, code: str, what: str) -> LimitReachedError:
-        return LimitReachedError(f"{what} {self.said_by} is {self.value:.15g}.", code=code)
+        return LimitReachedError(f"{what} {self.source} is {self.value:.15g}.", code=code)
 
 
 @dataclass(slots=True)
@@ -97,18 +97,18 @@ class RunLimits:
         if place is None:
             return None
         return (
-            await _of_its_runs(connection, run.context_id, place, rounds, minute)
-            or await _of_its_day(connection, run.context_id, place, tokens, cost)
-            or await self._of_all(connection, place, all_tokens, all_cost)
+            await _check_runs_of_conversation(connection, run.context_id, place, rounds, minute)
+            or await _check_day_of_conversation(connection, run.context_id, place, tokens, cost)
+            or await self._check_all_conversations(connection, place, all_tokens, all_cost)
         )
 
-    async def _of_all(
+    async def _check_all_conversations(
         self, connection: Connection, place: Place, tokens: Limit | None, cost: Limit | None
     ) -> LimitReachedError | None:
         if tokens is None and cost is None:
             return None
         spent = await self._spent_by_all(connection, place.requested_at)
-        return _of_a_day(spent, tokens, cost, "All conversations have")
+        return _check_day(spent, tokens, cost, "All conversations have")
 
     async def _spent_by_all(self, connection: Connection, at: datetime) -> Spent:
         """Returns the usage of all runs of the day. Settled usage is added up once, so that each query, every
@@ -151,7 +151,7 @@ def day_of(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-async def _of_its_runs(
+async def _check_runs_of_conversation(
     connection: Connection, context_id: str, place: Place, rounds: Limit | None, minute: Limit | None
 ) -> LimitReachedError | None:
     if rounds and place.is_of_a_result:
@@ -168,17 +168,17 @@ async def _of_its_runs(
     return None
 
 
-async def _of_its_day(
+async def _check_day_of_conversation(
     connection: Connection, context_id: str, place: Place, tokens: Limit | None, cost: Limit | None
 ) -> LimitReachedError | None:
     if tokens is None and cost is None:
         return None
     first = day_of(place.requested_at)
     spent = await spending.of_conversation(connection, context_id, first, place.requested_at)
-    return _of_a_day(spent, tokens, cost, "The conversation has")
+    return _check_day(spent, tokens, cost, "The conversation has")
 
 
-def _of_a_day(spent: Spent, tokens: Limit | None, cost: Limit | None, who: str) -> LimitReachedError | None:
+def _check_day(spent: Spent, tokens: Limit | None, cost: Limit | None, who: str) -> LimitReachedError | None:
     if tokens and spent.tokens >= tokens.value:
         return tokens.error("too_many_tokens", f"{who} used {spent.tokens} tokens today.")
     if cost and spent.cost >= Decimal(str(cost.value)):

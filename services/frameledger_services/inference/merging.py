@@ -52,7 +52,7 @@ class Merging:
         else:
             if self._streaming is not type(frame):
                 self._urgent, self._streaming = True, type(frame)
-            if not (self._buffer and _took(self._buffer[-1], frame)):
+            if not (self._buffer and _try_merge(self._buffer[-1], frame)):
                 self._buffer.append(_Pieces(frame, [frame.text], len(frame.text)))
         self._changed.set()
 
@@ -116,7 +116,7 @@ def _is_piece(frame: AnyFrame) -> TypeGuard[_Piece]:
     return type(frame) in (LLMTextFrame, LLMThoughtTextFrame) and frame.model_fields_set <= _PLAIN
 
 
-def _took(last: AnyFrame | _Pieces, frame: _Piece) -> bool:
+def _try_merge(last: AnyFrame | _Pieces, frame: _Piece) -> bool:
     """Merge this piece into the last buffered one if possible. Returns whether it was merged."""
     if not isinstance(last, _Pieces) or type(last.first) is not type(frame):
         return False

@@ -43,9 +43,9 @@ def write_counted(
     if was is not None and was.counts_as is not None:
         row = rows.run(head.context_id, was.counts_as)
         if goes_on:
-            row.update(_going_on(frame, before, now, logged_at))
+            row.update(_progress_columns(frame, before, now, logged_at))
         else:
-            row.update(_ended(frame, was), closed_version=version, closed_at=logged_at)
+            row.update(_end_columns(frame, was), closed_version=version, closed_at=logged_at)
     if now is not None and now.counts_as is not None and not goes_on:
         if before.runs.noted != now.counts_as:
             head.counters.runs += 1
@@ -78,7 +78,7 @@ def used(usage: Usage, *, partial: bool) -> Row:
     return row | {"usage_partial": partial}
 
 
-def _going_on(frame: AnyFrame, before: State, now: Response | None, logged_at: Any) -> Row:
+def _progress_columns(frame: AnyFrame, before: State, now: Response | None, logged_at: Any) -> Row:
     changed: Row = {}
     was = before.speech.response
     if (
@@ -96,7 +96,7 @@ def _going_on(frame: AnyFrame, before: State, now: Response | None, logged_at: A
     return changed
 
 
-def _ended(frame: AnyFrame, was: Response) -> Row:
+def _end_columns(frame: AnyFrame, was: Response) -> Row:
     if isinstance(frame, LLMFullResponseEndFrame):
         failed = frame.finish_reason == "error"
         ended: Row = {"status": "failed" if failed else "ended", "finish_reason": frame.finish_reason}

@@ -99,7 +99,7 @@ class Destination:
             rows, self._waiting, self._waiting_bytes = self._waiting, [], 0
             unsent = await self._try(rows)
             if self._is_refused:
-                self._put_back(unsent)
+                self._requeue(unsent)
             else:
                 self._leave_to_stalled(unsent)
         else:
@@ -112,7 +112,7 @@ class Destination:
                 self._leave_to_stalled([row for row in rows if row.place in late])
                 self._pages.done()
 
-    def _put_back(self, rows: Sequence[OutboxRow]) -> None:
+    def _requeue(self, rows: Sequence[OutboxRow]) -> None:
         """Keep refused rows as pages, before those that were added since."""
         pages = OutboxPages()
         for row in (*rows, *self._waiting):

@@ -165,16 +165,16 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             return
         failures: list[Exception] = []
         with self._pending.postponed_if_away(due, failures):
-            answering = await self._answering(due)
-            await self._check_topic(answering[0])
+            reachable = await self._reachable(due)
+            await self._check_topic(reachable[0])
             await instance_id.check(self._connection, self._topics.frames, self._instance)
-            for partition in answering:
+            for partition in reachable:
                 with self._pending.postponed_if_away([partition], failures):
                     await self._take_over(partition)
         if failures and not self._owned:
             raise failures[-1]
 
-    async def _answering(self, due: Sequence[int]) -> Sequence[int]:
+    async def _reachable(self, due: Sequence[int]) -> Sequence[int]:
         """Returns the partitions whose logs answer. If none does, raises the reason. All are queried concurrently, so
         that the partitions of an unreachable broker are not waited for one after the other."""
         began = asyncio.get_running_loop().time()

@@ -15,11 +15,11 @@ def readable(message: Any) -> tuple[str | None, str | None]:
         inner = message["message"]
         return clean(str(message["llm"])), _text_of_item(inner) if isinstance(inner, dict) else None
     role, content = message.get("role"), message.get("content")
-    said = text_of_content(content)
-    if said is None or not said.strip():
+    text = text_of_content(content)
+    if text is None or not text.strip():
         # Providers send empty content together with calls.
-        said = _text_of_calls(message.get("tool_calls")) or said
-    return clean(role) if isinstance(role, str) else None, said
+        text = _text_of_calls(message.get("tool_calls")) or text
+    return clean(role) if isinstance(role, str) else None, text
 
 
 def text_of_content(content: Any, names: tuple[str, ...] = ("text",)) -> str | None:

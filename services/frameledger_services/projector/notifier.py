@@ -99,7 +99,7 @@ class Notifier:
             try:
                 await progress_channel.notify_progress(self._connection, self._topic, offsets, context_ids)
             except errors.ProgramLimitExceeded as error:
-                self._warn_that_it_is_full(error, loop.time())
+                self._warn_of_full_queue(error, loop.time())
             self._metrics.announce.observe(clock() - began)
             if oldest_ms is not None:
                 # The log's clock may be ahead of ours.
@@ -108,7 +108,7 @@ class Notifier:
             if not self._offsets:
                 self._idle.set()
 
-    def _warn_that_it_is_full(self, error: errors.ProgramLimitExceeded, now: float) -> None:
+    def _warn_of_full_queue(self, error: errors.ProgramLimitExceeded, now: float) -> None:
         if now < self._warned_at + WARNING_INTERVAL_SECONDS:
             return
         self._warned_at = now

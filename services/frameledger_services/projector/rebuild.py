@@ -114,16 +114,16 @@ async def rebuild(
         await failpoint("after rows")
         after = await statements.open_work(connection, context_id)
         newly_open = after - before
-        asking = _Asking(connection, frames_topic, effects, context_id, newly_open)
-        is_held = await asking.is_held()
-        outbox = [] if is_held else await asking.ask(held)
+        requests = _WorkRequests(connection, frames_topic, effects, context_id, newly_open)
+        is_held = await requests.is_held()
+        outbox = [] if is_held else await requests.write_rows(held)
         # It must be on disk before anything acts on it. Otherwise the commit may be lost, and with it any record of the
         # rebuild.
         await statements.end(connection, context_id, on_disk=is_held or bool(outbox))
         await failpoint("before commit")
     await failpoint("after commit")
     if is_held:
-        outbox = await asking.ask_if_released()
+        outbox = await requests.write_if_released()
     return Rebuilt(held.version, folding.settled, sorted(newly_open), sorted(before - after), outbox)
 
 
@@ -142,7 +142,7 @@ async def _honour_erasure(connection: Connection, context_id: ContextId) -> bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _WorkRequests:
     """Requests or closes work that is open since the rebuild."""
 
     connection: Connection
@@ -159,7 +159,7 @@ class _Asking:
             self.connection, self.topic, partition, lock=lock
         )
 
-    async def ask(self, held: HeldHead) -> list[OutboxRow]:
+    async def write_rows(self, held: HeldHead) -> list[OutboxRow]:
         """Write the outbox rows in the caller's transaction, which has locked the conversation."""
         partition = await self._partition()
         if partition == NO_LOG_PARTITION:
@@ -173,30 +173,32 @@ class _Asking:
                 self.connection, self.topic, self.context_id, held.now - MAX_AGE, old=old
             )
             closing = TOO_LATE if old else None
-            rows += open_work_rows(self.topic, partition, self.effects, _only(self.newly_open, work), closing)
+            rows += open_work_rows(
+                self.topic, partition, self.effects, _newly_open(self.newly_open, work), closing
+            )
         rows = [
-            _in_a_place_of_its_own(row, held.rebuilt) if row.generation == NO_LOG_GENERATION else row
+            _with_unique_offset(row, held.rebuilt) if row.generation == NO_LOG_GENERATION else row
             for row in rows
         ]
         if rows:
             await write(self.connection, Rows(outbox=rows), (), by_copy=False)
         return rows
 
-    async def ask_if_released(self) -> list[OutboxRow]:
+    async def write_if_released(self) -> list[OutboxRow]:
         """Do the same in a separate transaction, unless the effects are still held."""
         async with self.connection.transaction():
             # Locked first, as by a batch. This waits for a release in progress, which may not see our commit.
             if await self.is_held(lock=True):
                 return []
             held = await statements.hold(self.connection, self.context_id)
-            return [] if held is None else await self.ask(held)
+            return [] if held is None else await self.write_rows(held)
 
     async def _partition(self) -> int | None:
         """Returns the conversation's partition, or None if there is nothing to request."""
         return await parked.partition_of(self.connection, self.context_id) if self.newly_open else None
 
 
-def _in_a_place_of_its_own(row: OutboxRow, rebuilt: int) -> OutboxRow:
+def _with_unique_offset(row: OutboxRow, rebuilt: int) -> OutboxRow:
     """Returns the row of an imported frame with a unique offset. Its own offset is its version, which rows of other
     conversations share, and perhaps an unpublished row of an earlier rebuild. Publishing a row twice does no harm
     (`relay`)."""
@@ -204,7 +206,7 @@ def _in_a_place_of_its_own(row: OutboxRow, rebuilt: int) -> OutboxRow:
     return replace(row, offset=int.from_bytes(sha256(name.encode()).digest()[:8]) >> 1)
 
 
-def _only(newly_open: set[OpenWork], work: Iterable[UnclaimedWork]) -> Iterator[UnclaimedWork]:
+def _newly_open(newly_open: set[OpenWork], work: Iterable[UnclaimedWork]) -> Iterator[UnclaimedWork]:
     for item in work:
         effect = item.effect
         kind, id_ = (

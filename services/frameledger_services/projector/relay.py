@@ -102,7 +102,7 @@ class Relay:
                     destination = self._new.pop()
                     tasks.create_task(destination.run())
                     tasks.create_task(destination.stalled.run())
-                if self._sent and self._left_to_gather() <= 0:
+                if self._sent and self._seconds_until_deletion() <= 0:
                     self._being_deleted, self._sent = self._sent, []
                     await outbox.delete(self._connection, self._being_deleted)
                     self._being_deleted = []
@@ -113,11 +113,11 @@ class Relay:
     async def _until_woken(self) -> None:
         """Wait until there is a new destination, or rows are to be deleted."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._left_to_gather() if self._sent else None):
+            async with asyncio.timeout(self._seconds_until_deletion() if self._sent else None):
                 await self._wake.wait()
         self._wake.clear()
 
-    def _left_to_gather(self) -> float:
+    def _seconds_until_deletion(self) -> float:
         """Returns the seconds until published rows are deleted."""
         if self._hurry or len(self._sent) >= DELETE_AT_ROWS:
             return 0.0
@@ -151,17 +151,17 @@ class Relay:
             self._sent_since = asyncio.get_running_loop().time()
         self._sent += (row.place for row in rows)
 
-    def _left_in_the_outbox(self) -> set[OutboxPlace]:
+    def _not_deleted_yet(self) -> set[OutboxPlace]:
         """Returns the rows that need not be sent any more and may not be deleted yet."""
         return {*self._being_deleted, *self._sent}
 
     async def _read(self, page: OutboxPage) -> list[OutboxRow]:
         """Returns the rows of a page that are still to be sent. Unreadable rows stay in the outbox until somebody
         corrects them; no other row waits for them."""
-        before = self._left_in_the_outbox()
+        before = self._not_deleted_yet()
         found, unreadable = await outbox.read(self._connection, page)
         # The range of a page may include rows of a stalled partition, and these may have been sent while it was read.
-        sent = before | self._left_in_the_outbox()
+        sent = before | self._not_deleted_yet()
         rows = [row for row in found if row.place not in sent]
         # Perhaps none of them is sent now, and `until_drained` waits only for this page.
         self._wake.set()

@@ -229,7 +229,7 @@ class _Writing:
                 row.update(status=change.end, closed_version=self.version, closed_at=self.logged_at)
                 if isinstance(self.frame, InterruptionFrame) and self.frame.heard_text is not None:
                     # The message keeps the part that was heard.
-                    row["said"] = self._being_said(change.run_id)
+                    row["said"] = self._open_text(change.run_id)
                 if isinstance(self.frame, LLMFullResponseEndFrame):
                     row["finish_reason"] = self.frame.finish_reason
                     if self.frame.usage is not None:
@@ -260,7 +260,7 @@ class _Writing:
             return self.version
         return turn.stopped_version
 
-    def _being_said(self, run_id: str) -> str | None:
+    def _open_text(self, run_id: str) -> str | None:
         response = self.before.speech.response
         return clean(trimmed(response.text)) or None if response and response.run_id == run_id else None
 

@@ -69,18 +69,18 @@ async def write(connection: Connection, rows: Rows, changed: Iterable[Head], *, 
     # First, because a rebuild also locks a conversation's head before its other rows: the two never deadlock.
     for statement in _head_writes(changed):
         await _execute(connection, statement, by_copy=by_copy)
-    said_by = await statements.end_messages(connection, rows.ended)
+    run_ids = await statements.end_messages(connection, rows.ended)
     messages = rows.messages()
-    _inherit(messages, said_by)
+    _inherit(messages, run_ids)
     for statement in _writes(rows, messages):
         await _execute(connection, statement, by_copy=by_copy)
 
 
 async def stage(connection: Connection, rows: Rows) -> None:
     """Write rows that were folded again into the temporary tables of the caller's transaction (`staged_rows`)."""
-    said_by = await statements.end_messages(connection, rows.ended, STAGED[tables.messages])
+    run_ids = await statements.end_messages(connection, rows.ended, STAGED[tables.messages])
     messages = rows.messages()
-    _inherit(messages, said_by)
+    _inherit(messages, run_ids)
     for statement in _writes(rows, messages):
         await _execute(connection, replace(statement, table=STAGED[statement.table]), by_copy=False)
 
@@ -105,11 +105,11 @@ async def write_parts(connection: Connection, parts: Sequence[Rows], changed: It
         await erasures.count_late(connection, part.late)
 
 
-def _inherit(messages: Iterable[MessageRow], said_by: Mapping[tuple[str, int, int], str | None]) -> None:
+def _inherit(messages: Iterable[MessageRow], run_ids: Mapping[tuple[str, int, int], str | None]) -> None:
     """Give a message that replaces another one the run of that message."""
     for row in messages:
         if row.inherits:
-            row.run_id = said_by.get((row.context_id, row.era, row.position))
+            row.run_id = run_ids.get((row.context_id, row.era, row.position))
 
 
 async def _execute(connection: Connection, statement: Insert | Update, *, by_copy: bool) -> None:

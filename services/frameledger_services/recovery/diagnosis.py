@@ -85,7 +85,7 @@ async def last_common_offset(
             while next_stored is not None and next_stored.offset < first:
                 next_stored = await anext(stored_frames, None)
         if next_stored is not None and next_stored.offset <= record.offset:
-            if not _is(next_stored, record, read_until is not None):
+            if not _is_same_record(next_stored, record, read_until is not None):
                 return reached
             next_stored = await anext(stored_frames, None)
         elif read_until is None or _time(record) > milliseconds(read_until):
@@ -126,7 +126,7 @@ def gaps(chain: Sequence[RecoveryReceipt], generation: int, begins_at: int) -> l
         if began.happened == "another_log":
             break
         # The copies that were republished at its beginning are of frames of all generations before it.
-        if began.happened == "lost_tail" and not _stands(began, begins_at):
+        if began.happened == "lost_tail" and not _copies_are_below(began, begins_at):
             since = min(since, began.begins_at)
         ranges.append((began.generation - 1, since))
     return ranges
@@ -138,12 +138,12 @@ def _backwards(chain: Sequence[RecoveryReceipt], generation: int) -> list[Recove
     )
 
 
-def _stands(began: RecoveryReceipt, begins_at: int) -> bool:
+def _copies_are_below(began: RecoveryReceipt, begins_at: int) -> bool:
     """Returns whether every copy that was republished at the beginning of a generation is below this offset."""
     return began.is_put_back and (began.put_back_through is None or began.put_back_through < begins_at)
 
 
-def _is(stored: FrameDigest, record: Record, times_count: bool) -> bool:
+def _is_same_record(stored: FrameDigest, record: Record, times_count: bool) -> bool:
     return (
         stored.offset == record.offset
         and record.key == stored.context_id.encode()

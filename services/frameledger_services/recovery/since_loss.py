@@ -73,12 +73,12 @@ async def to_publish_again(
                     # An erasure that arrived after `erased_since` had read: earlier frames have to stay erased.
                     by_key[erasure.context_id.encode()].clear()
             elif not was_logged_before(erasure.erased_at, record):
-                again = _again(replace(record, generation=generation(record.offset)))
+                again = _copy_again(replace(record, generation=generation(record.offset)))
                 by_key[erasure.context_id.encode()].append(again)
     return [record for of_context in by_key.values() for record in of_context]
 
 
-def _again(record: Record) -> Outgoing:
+def _copy_again(record: Record) -> Outgoing:
     """Returns a copy of the same frame, with the same id. It does not have the original's time, which is before that of
     the erasure's copy."""
     copied = forward(record)

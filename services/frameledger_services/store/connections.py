@@ -110,7 +110,7 @@ class Connections:
         `schema.SchemaError` for a database of another release.
         """
         try:
-            async with asyncio.timeout(self._within), self._one_of_few():
+            async with asyncio.timeout(self._within), self._slot():
                 while True:
                     was_idle = bool(self._idle)
                     try:
@@ -141,7 +141,7 @@ class Connections:
             await self._idle.pop().close()
 
     @asynccontextmanager
-    async def _one_of_few(self) -> AsyncIterator[None]:
+    async def _slot(self) -> AsyncIterator[None]:
         """Hold one of as many slots as there may be connections. Raises `DatabaseUnavailableError`."""
         try:
             async with asyncio.timeout(self._free_within if self._free.locked() else None):

@@ -65,7 +65,7 @@ def migrate(address: str, say: Callable[[str], None] = lambda _: None) -> Migrat
             if not tries_left:
                 raise
             say(
-                f"{_in_the_way(address)} Nothing was changed; the migration is tried again in {PAUSE_SECONDS:g} s."
+                f"{_name_holders(address)} Nothing was changed; the migration is tried again in {PAUSE_SECONDS:g} s."
             )
             time.sleep(PAUSE_SECONDS)
     raise AssertionError("the last try returns or raises")
@@ -90,7 +90,7 @@ def _migrate(address: str, say: Callable[[str], None]) -> Migrated:
         return Migrated(before, schema.compare(before, compatible_from))
 
 
-def _in_the_way(address: str) -> str:
+def _name_holders(address: str) -> str:
     """Returns a sentence that names the sessions that hold our tables."""
     with psycopg.connect(address, client_encoding="utf8") as connection:
         holders = connection.execute(_HOLDERS).fetchall()

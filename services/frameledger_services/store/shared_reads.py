@@ -84,7 +84,7 @@ class SharedReads(Generic[_A, _R]):
 
         # One timer for all waiting callers: a timer of uvloop for each would cost more than the rest of waiting.
         self._giving_up: asyncio.TimerHandle | None = None
-        self._losing_patience: asyncio.TimerHandle | None = None
+        self._patience_timer: asyncio.TimerHandle | None = None
 
     async def read(self, key: _A) -> _R:
         """Returns the answer, as of now or later. Raises what `Connections.read` raises."""
@@ -105,14 +105,14 @@ class SharedReads(Generic[_A, _R]):
             return
         loop = asyncio.get_running_loop()
         if self._working and (left := self._begun_at + self._patience - loop.time()) > 0:
-            if self._losing_patience is None:
-                self._losing_patience = loop.call_later(left, self._lose_patience)
+            if self._patience_timer is None:
+                self._patience_timer = loop.call_later(left, self._begin_another)
             return
         self._begun_at = loop.time()
         self._working.add(loop.create_task(self._work()))
 
-    def _lose_patience(self) -> None:
-        self._losing_patience = None
+    def _begin_another(self) -> None:
+        self._patience_timer = None
         if self._waiting:
             self._begin()
 
@@ -120,7 +120,7 @@ class SharedReads(Generic[_A, _R]):
         """Run one statement after another, until no caller waits or another task continues."""
         try:
             while self._waiting:
-                await self._read_for_some()
+                await self._run_statement()
                 for _ in range(TURNS):
                     await asyncio.sleep(0)
                 if self._patience > 0 and len(self._working) > 1:
@@ -130,7 +130,7 @@ class SharedReads(Generic[_A, _R]):
         if self._waiting:
             self._begin()
 
-    async def _read_for_some(self) -> None:
+    async def _run_statement(self) -> None:
         """Run one statement. Its error is raised to the callers that wait for it."""
         self._begun_at = asyncio.get_running_loop().time()
         some = {key: self._waiting.pop(key) for key in [*islice(self._waiting, self._most_at_once)]}

@@ -57,11 +57,11 @@ async def store(
             held = await checkpoints.still_owned(cursor.connection, topic, batch)
             if len(held) < len(batch):
                 return held
-            if not await _are_there(cursor.connection, writes):
+            if not await _heads_are_unchanged(cursor.connection, writes):
                 raise StaleHeadError from None
 
 
-async def _are_there(connection: Connection, writes: Sequence[Insert | Update]) -> bool:
+async def _heads_are_unchanged(connection: Connection, writes: Sequence[Insert | Update]) -> bool:
     """Whether none of the updated heads has changed since it was loaded."""
     for write in writes:
         if isinstance(write, Update) and write.table is tables.contexts:

@@ -32,14 +32,14 @@ class TimekeeperMetrics:
         for rule in rules:
             self._metrics.counter(listed.TIMEKEEPER_SETTLED, rule).inc()
 
-    def saw(self, ends: Mapping[int, int], reached: Mapping[int, int]) -> None:
+    def observe_ends(self, ends: Mapping[int, int], reached: Mapping[int, int]) -> None:
         """Expose the number of records that were on the log at the previous sweep and are not stored. Without end
         offsets, as during an outage of the broker, the value does not change."""
         if not ends:
             return
         self._behind.set(sum(max(0, end - reached.get(partition, 0)) for partition, end in ends.items()))
 
-    def saw_work(self, work: WorkToDo) -> None:
+    def observe_work(self, work: WorkToDo) -> None:
         """Expose the open work."""
         for name, gauge in self._found.items():
             gauge.set(getattr(work, name))

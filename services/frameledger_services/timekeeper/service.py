@@ -80,7 +80,7 @@ async def serve(
     async with asyncio.TaskGroup() as group:
         group.create_task(
             supervision.keep_running(
-                lambda: _keep_time(settings, stopping, failpoint, counted), stopping, _log
+                lambda: _run_session(settings, stopping, failpoint, counted), stopping, _log
             )
         )
         if metrics is not NO_METRICS:
@@ -89,7 +89,7 @@ async def serve(
             group.create_task(roots.keep_publishing(settings, stopping))
 
 
-async def _keep_time(
+async def _run_session(
     settings: Settings, stopping: asyncio.Event, failpoint: Failpoint, metrics: TimekeeperMetrics
 ) -> None:
     """Run one session of a worker, on one connection. Returns if it is declared dead; the next session is another
@@ -177,7 +177,7 @@ class Timekeeper:
         now = loop.time()
         self._partitions.note_stored(reached, now)
         # Also while nothing changes: then it shows the records that projectors do not store.
-        self._metrics.saw(self._partitions.ends, reached)
+        self._metrics.observe_ends(self._partitions.ends, reached)
         settlements: list[Settlement] = []
         judged = self._partitions.judged(self._limits, now)
         for limits, current in judged.items():

@@ -44,31 +44,32 @@ async def sweep(
     settlements: list[Settlement] = []
     if limits.run_silent is not None:
         settlements += map(
-            settling.run_silent, await _in_time(overdue_runs.silent(connection, limits.run_silent, current))
+            settling.run_silent,
+            await _unless_late(overdue_runs.silent(connection, limits.run_silent, current)),
         )
     if limits.call is not None:
-        late = await _in_time(
+        late = await _unless_late(
             overdue_calls.past_deadline(connection, limits.call, limits.call_grace, current)
         )
         settlements += map(settling.call_overdue, late)
     if limits.waiting_calls:
-        waiting = await _in_time(overdue_calls.waiting(connection, limits.call_grace, current))
+        waiting = await _unless_late(overdue_calls.waiting(connection, limits.call_grace, current))
         settlements += map(settling.waiting_overdue, waiting)
     if limits.client_call is not None:
-        left = await _in_time(overdue_calls.left_by_clients(connection, limits.client_call, current))
+        left = await _unless_late(overdue_calls.left_by_clients(connection, limits.client_call, current))
         settlements += map(settling.call_left, left)
     if limits.user_silent is not None or limits.final_words is not None:
-        turns = await _in_time(overdue.turns(connection, limits.user_silent, limits.final_words, current))
+        turns = await _unless_late(overdue.turns(connection, limits.user_silent, limits.final_words, current))
         settlements += map(settling.turn_overdue, turns)
     if limits.bot_silent is not None:
         settlements += map(
-            settling.bot_overdue, await _in_time(overdue.speeches(connection, limits.bot_silent, current))
+            settling.bot_overdue, await _unless_late(overdue.speeches(connection, limits.bot_silent, current))
         )
     if sweeper.may_judge:
         settlements += await _judge(connection, limits, sweeper, current)
     with _logged_if_late():
         await timekeeper_claims.finish_settled(connection, sweeper.worker_id)
-    calls = await _in_time(timekeeper_claims.held(connection, sweeper.worker_id, current))
+    calls = await _unless_late(timekeeper_claims.held(connection, sweeper.worker_id, current))
     settlements += [settling.held_call(call, sweeper.worker_id) for call in calls]
     return settlements
 
@@ -103,17 +104,17 @@ async def _judge(
     """Apply the rules that need to know which workers are alive."""
     settlements: list[Settlement] = []
     if limits.run_unclaimed is not None:
-        runs = await _in_time(overdue_runs.unclaimed(connection, limits.run_unclaimed, current))
+        runs = await _unless_late(overdue_runs.unclaimed(connection, limits.run_unclaimed, current))
         settlements += map(settling.run_unclaimed, runs)
     if limits.interrupted_call is not None:
-        calls = await _in_time(overdue_calls.abandoned(connection, limits.interrupted_call, current))
+        calls = await _unless_late(overdue_calls.abandoned(connection, limits.interrupted_call, current))
         settlements += map(settling.call_abandoned, calls)
     if limits.lost_call is not None:
-        lost = await _in_time(overdue_calls.lost(connection, limits.lost_call, current))
-        lost += await _in_time(overdue_calls.queued_at_lost(connection, limits.lost_call, current))
+        lost = await _unless_late(overdue_calls.lost(connection, limits.lost_call, current))
+        lost += await _unless_late(overdue_calls.queued_at_lost(connection, limits.lost_call, current))
         settlements += map(settling.call_lost, lost)
     if limits.call_unserved is not None or limits.call_unstarted is not None:
-        unstarted = await _in_time(
+        unstarted = await _unless_late(
             timekeeper_claims.unstarted(connection, limits.call_unserved, limits.call_unstarted, current)
         )
         if unstarted:
@@ -122,7 +123,7 @@ async def _judge(
     return settlements
 
 
-async def _in_time(found: Awaitable[list[T]]) -> list[T]:
+async def _unless_late(found: Awaitable[list[T]]) -> list[T]:
     """Returns what a rule finds, or nothing if its statement takes too long: the other rules do not wait for it."""
     with _logged_if_late():
         return await found

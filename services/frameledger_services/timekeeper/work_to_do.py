@@ -26,7 +26,7 @@ async def keep_counting(
                 settings, "frameledger timekeeper counts", session, role="frameledger_worker"
             ) as connection:
                 while not stopping.is_set():
-                    metrics.saw_work(await work_to_do.count(connection))
+                    metrics.observe_work(await work_to_do.count(connection))
                     await supervision.pause(stopping, EVERY_SECONDS)
         except transient.DATABASE as error:
             _log.warning("timekeeper.not_counted", reason=transient.reason(error))

@@ -108,11 +108,11 @@ class HeartbeatThread:
                             "worker.heartbeat_failed", worker=self._worker_id, reason=transient.reason(error)
                         )
                     # A blocked loop has to be noticed during an outage of the database too.
-                    self._hand_over(self._loop_runs)
+                    self._hand_over(self._note_callback_ran)
                 else:
                     if answer.alive:
                         self._lease.renew(sent)
-                    self._hand_over(self._take_answer, answer, held)
+                    self._hand_over(self._process_answer, answer, held)
                     if not answer.alive:
                         return
                 if self._blocked_for() > BLOCKED_SECONDS:
@@ -134,13 +134,13 @@ class HeartbeatThread:
         handed_over_at = self._handed_over_at
         return 0.0 if handed_over_at is None else self._lease.clock() - handed_over_at
 
-    def _loop_runs(self) -> None:
+    def _note_callback_ran(self) -> None:
         """Record that the worker's loop is not blocked. Runs in that loop."""
         self._handed_over_at = None
 
-    def _take_answer(self, answer: Heartbeat, held: Held) -> None:
+    def _process_answer(self, answer: Heartbeat, held: Held) -> None:
         """Process the answer to a heartbeat. Runs in the worker's loop."""
-        self._loop_runs()
+        self._note_callback_ran()
         if not answer.alive:
             self._lease.end()
         self._on_answer(answer, held)

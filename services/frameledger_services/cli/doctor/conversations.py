@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.cli.terminal.escape import one_line
-from frameledger_services.client.spelling import meant_type
+from frameledger_services.client.spelling import closest_type
 from frameledger_services.database_types import Connection
 from frameledger_services.store import conversations, other_releases
 
@@ -19,8 +19,8 @@ async def unknown_types(connection: Connection) -> Finding:
         return Finding("types", "ok", f"All frames of {since} have known types.")
     count = f"{frames.count:,}" if frames.count < other_releases.COUNTED else f"At least {frames.count:,}"
     newest = f"newest {frames.newest_type} from {frames.newest_source or 'an unnamed source'}"
-    meant = meant_type(frames.newest_type)
-    guess = "" if meant is None else f" Did you mean {meant}?"
+    closest = closest_type(frames.newest_type)
+    guess = "" if closest is None else f" Did you mean {closest}?"
     what = "1 frame of an unknown type" if frames.count == 1 else f"{count} frames of unknown types"
     return Finding(
         "types",

@@ -119,7 +119,7 @@ def reading() -> Iterator[None]:
 def _published(answer: dict[str, Any], frame: AnyFrame | PublishedFrame) -> PublishedFrame:
     place = read_place(answer["place"].encode())
     if place is None:
-        raise ValueError("a place is wanted")
+        raise ValueError("a place is missing")
     published = frame if isinstance(frame, PublishedFrame) else acknowledged(place, frame)
     if "outcome" not in answer:
         return published

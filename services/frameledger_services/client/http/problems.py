@@ -67,8 +67,8 @@ def error_of(response: Answer, url: str, context_id: str | None) -> FrameledgerE
             with reading():
                 erased_at, why = datetime.fromisoformat(receipt["erased_at"]), receipt["why"]
                 # For a token that redacts content it is an object.
-                told = why if isinstance(why, str) else None
-                return ContextErasedError(context_id or "", receipt["version"], erased_at, told)
+                reason = why if isinstance(why, str) else None
+                return ContextErasedError(context_id or "", receipt["version"], erased_at, reason)
         case "no-such-context" | "erased":
             return NoSuchContextError(context_id or "")
         case "unauthorised":

@@ -106,10 +106,10 @@ class Requests:
                 ):
                     answer = await _answer(response)
             except aiohttp.ClientError as error:
-                failure = self._unanswered(error)
+                failure = self._no_response_error(error)
             except TimeoutError as error:
                 # The earlier error says more.
-                raise failure or self._unanswered(error) from error
+                raise failure or self._no_response_error(error) from error
             else:
                 if answer.is_success:
                     return answer
@@ -146,7 +146,7 @@ class Requests:
                     raise error_of(other, self.url, context_id)
                 yield events.lines_of(response.content.iter_any())
         except aiohttp.ClientError as error:
-            raise self._unanswered(error) from error
+            raise self._no_response_error(error) from error
 
     def address(self, context_id: str | None, path: str) -> str:
         """Returns the URL of a resource of a conversation; with None, of one outside conversations."""
@@ -185,7 +185,7 @@ class Requests:
     def _closed(self) -> GatewayUnavailableError:
         return GatewayUnavailableError(f"The client was closed before {self.url} had answered.")
 
-    def _unanswered(self, error: Exception) -> GatewayUnavailableError:
+    def _no_response_error(self, error: Exception) -> GatewayUnavailableError:
         # If the client was closed, what broke off is our own connection.
         unavailable = self._closed() if self._is_closed else GatewayUnavailableError(self._reason(error))
         unavailable.__cause__ = error
