@@ -1,8 +1,8 @@
 """The vocabulary: every frame as a frozen model, with its JSON in both directions.
 
-`KnownFrame` is the union of all frames of this release and `FRAME_TYPES` finds a class by its type. A frame
-that this release cannot read is an `UnknownFrame`. Old names of frames warn and stand for their
-replacement, by `isinstance` too.
+`KnownFrame` is the union of all frames of this release and `FRAME_TYPES` maps a type to its class. A frame that this
+release cannot read is an `UnknownFrame`. Old names of frames warn and represent their replacement, also in
+`isinstance`.
 """
 
 import warnings
@@ -66,7 +66,7 @@ __all__ = [
     "types_said_by",
     "wire_object",
 ]
-# The frames themselves: the type checker reads them off their modules, at run time they are what the union lists.
+# The frames themselves: the type checker reads them from their modules; at run time they are those in the union.
 if TYPE_CHECKING:
     from frameledger.frames.calls import *
     from frameledger.frames.context import *
@@ -87,7 +87,7 @@ _OLD_NAMES = {
     "StartInterruptionFrame": (FRAME_TYPES["InterruptionFrame"], "InterruptionFrame"),
 }
 
-# Hidden from the type checker, for which a module with `__getattr__` has every name there is.
+# Hidden from the type checker, for which a module with `__getattr__` has every name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

@@ -1,7 +1,6 @@
-"""What all frames have in common: the envelope, the form of ids, and the classes into which frames are sorted.
+"""What all frames have in common: the envelope, the form of ids, and the classes of frames.
 
-The names of frames and of their fields are stored on the log for ever. A class may move; a name may not
-change.
+The names of frames and of their fields are stored on the log for ever. A class may move; a name may not change.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,8 +26,8 @@ Id = Annotated[
     StringConstraints(min_length=1, max_length=255),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[^\\x00]+$"}),
 ]
-"""Text of 1 to 255 characters without NUL. That it has at most 255 *bytes*, and no NUL, is checked where bytes are
-decoded: a pattern here would cost every frame a tenth of its decoding."""
+"""Text of 1 to 255 characters without NUL. The limit of 255 *bytes*, and NUL, are checked where bytes are decoded: a
+pattern here would cost every frame a tenth of its decoding time."""
 
 
 def _storable(text: str) -> str:
@@ -38,7 +37,7 @@ def _storable(text: str) -> str:
 
 
 NestedId = Annotated[Id, AfterValidator(_storable)]
-"""An `Id` of a value inside a frame: where bytes are decoded only the ids of the frame itself are checked."""
+"""An `Id` of a value inside a frame. Where bytes are decoded, only the ids of the frame itself are checked."""
 
 ClaimToken = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 """A random token of the claim of a piece of work. Only workers set it."""
@@ -49,14 +48,15 @@ Count = Annotated[int, Field(ge=1, le=INT64_MAX)]
 TokenCount = Annotated[int, Field(ge=0, le=INT64_MAX)]
 
 SecondInput = Literal["enqueue", "interrupt", "reject", "coalesce"]
-"""What an input does that arrives while a run is open (R7)."""
+"""What an input does if it arrives while a run is open (R7)."""
 
 Speaker = Literal["user", "model", "voice", "function"]
-"""Whose activity a frame shows: the user's turn, a model's answer, the voice that speaks answers, a function call."""
+"""The activity that a frame shows: the user's turn, a model's answer, the voice that speaks answers, or a function
+call."""
 
 
 def wire_form(value: Any) -> Any:
-    """The JSON value of an object that has one, by `to_wire()`; anything else unchanged."""
+    """Returns the JSON value of an object that has a `to_wire()`; anything else unchanged."""
     to_wire = getattr(value, "to_wire", None)
     if callable(to_wire) and not isinstance(value, Mapping):
         return to_wire()
@@ -64,7 +64,8 @@ def wire_form(value: Any) -> Any:
 
 
 def wire_items(value: Any) -> Any:
-    """`wire_form` of a value and of each item in it: a `ToolsSchema`, or messages and specific ones among them."""
+    """Returns `wire_form` of a value and of each of its items: a `ToolsSchema`, or messages and specific ones among
+    them."""
     value = wire_form(value)
     if isinstance(value, Mapping | str | bytes) or not isinstance(value, Iterable):
         return value
@@ -73,8 +74,8 @@ def wire_items(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class FromPython:
-    """Annotates a field with a conversion that a Python object goes through first. JSON is validated as if there were
-    none, and as fast."""
+    """Annotates a field with a conversion that a Python object goes through first. JSON is validated without it, and at
+    the same speed."""
 
     first: Callable[[Any], Any]
 
@@ -84,17 +85,17 @@ class FromPython:
         return core_schema.json_or_python_schema(json_schema=plain, python_schema=python)
 
 
-# Strict mode refuses a list where a tuple is meant and a Mapping where a dict is. Programs write lists.
+# Strict mode refuses a list for a tuple and a Mapping for a dict. Programs write lists.
 JsonObject = Annotated[dict[str, Any], Field(strict=False)]
-# The first wrong item is enough: millions of wrong items would make as many errors.
+# Stop at the first wrong item: millions of wrong items would produce as many errors.
 JsonObjects = Annotated[tuple[JsonObject, ...], Field(strict=False, fail_fast=True), FromPython(wire_items)]
 
 
 class Value(BaseModel):
-    """A frozen value that travels: a frame, or something inside one.
+    """A frozen value in a record: a frame, or something inside one.
 
-    Unknown fields are kept. Nothing is coerced: `"true"` is no boolean and `1.0` no integer. Constructors
-    take fields by keyword only, and lists or mappings wherever JSON has arrays or objects.
+    Unknown fields are kept. Nothing is coerced: `"true"` is not a boolean and `1.0` not an integer. Constructors take
+    fields by keyword only, and lists or mappings wherever JSON has arrays or objects.
     """
 
     model_config = ConfigDict(
@@ -102,18 +103,17 @@ class Value(BaseModel):
     )
 
     id_fields: ClassVar[tuple[str, ...]] = ()
-    """The fields that hold an `Id`, or null."""
+    """The fields that contain an `Id`, or null."""
 
     always_written: ClassVar[frozenset[str]] = frozenset()
     """Optional fields that are written to the log even when they have their default."""
 
 
 class Frame(Value):
-    """One event of a conversation. Compared by value; immutable, so `model_copy(update=...)` makes a
-    changed one."""
+    """One event of a conversation. Compared by value; immutable, so `model_copy(update=...)` creates a changed one."""
 
     carries_json: ClassVar[bool] = True
-    """Whether a field beside `metadata` holds free JSON. False lets the decoder skip a check."""
+    """Whether a field other than `metadata` contains free JSON. False lets the decoder skip a check."""
 
     said_by: ClassVar[Speaker | None]
     """The speaker whose activity this frame shows; None for frames of clients about the context. No default: without it
@@ -125,20 +125,20 @@ class Frame(Value):
     """The name of the frame."""
 
     id: Id | None = None
-    """Names the frame within its context, so that a repetition is recognized. If absent, it is derived from the frame's
-    place on the log."""
+    """Identifies the frame within its context, so that duplicates are recognized. If absent, it is derived from the
+    frame's position on the log."""
 
     v: Annotated[int, Field(ge=1, le=1, json_schema_extra={"const": 1})] = 1
     """The version of this type's schema."""
 
     pts: Annotated[int, Field(ge=-INT64_MAX, le=INT64_MAX)] | None = None
-    """Presentation timestamp of the publisher. Stored; no rule reads it, order comes from the log."""
+    """Presentation timestamp of the publisher. Stored; no rule reads it, since the log determines the order."""
 
     metadata: JsonObject = Field(default_factory=dict)
-    """Anything the publisher wants to keep with the frame. Stored; no rule reads it."""
+    """Anything that the publisher wants to keep with the frame. Stored; no rule reads it."""
 
     produced_at: str | None = None
-    """When the publisher made the frame, as it wrote it. The broker's time counts."""
+    """When the publisher created the frame, as written by it. For rules the broker's time counts."""
 
     mirror: Id | None = None
     """The mirror whose process publishes this (`LLMMirrorFrame`). If the conversation was erased after that mirror
@@ -146,12 +146,12 @@ class Frame(Value):
 
     @property
     def name(self) -> str:
-        """Type and id for people, as in `LLMRunFrame#7f3a`; the type alone without an id. Not on the wire."""
+        """Type and id for people, as in `LLMRunFrame#7f3a`; only the type without an id. Not on the wire."""
         return self.type if self.id is None else f"{self.type}#{self.id}"
 
 
 class DataFrame(Frame):
-    """Carries content. This class and the three after it give no priority: the log orders."""
+    """Has content. This class and the three after it give no priority: the log determines the order."""
 
 
 class ControlFrame(Frame):
@@ -163,8 +163,7 @@ class SystemFrame(Frame):
 
 
 class UninterruptibleFrame:
-    """Must reach the context whatever happens. No rule is needed for it: nothing removes a frame from a
-    log."""
+    """Must reach the context in any case. This needs no rule, because nothing removes a frame from a log."""
 
     __slots__ = ()
 
@@ -176,28 +175,28 @@ class OfRun(Frame):
     id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror", "run_id")
 
     run_id: Id | None = None
-    """The run that this belongs to. Without one, the frame belongs to whatever response is open."""
+    """The run that this belongs to. Without one, the frame belongs to the open response."""
 
     attempt: AttemptNumber | None = None
     """The attempt of that run, 1 if absent. Only frames of the latest attempt count."""
 
     claim: ClaimToken | None = None
     """The claim under which a worker publishes. It distinguishes two workers to which a database that lost its latest
-    commits gave the same attempt. Without a claim only the attempt counts."""
+    commits assigned the same attempt. Without a claim only the attempt counts."""
 
 
 class OfMirror(Frame):
     """A frame that stops activity in a conversation. The process of a mirror that was replaced must not do that."""
 
     mirror: Id | None = None
-    """The mirror whose process says this (`LLMMirrorFrame`). Ignored (`mirror_superseded`) if another one, or none,
-    keeps the history now. Null: whoever keeps it."""
+    """The mirror whose process publishes this (`LLMMirrorFrame`). Ignored (`mirror_superseded`) if another mirror, or
+    none, keeps the history now. Null: any."""
 
 
 FROM_THE_WIRE = "from the wire"
-"""The validation context of JSON that was parsed elsewhere and arrives as Python objects."""
+"""The validation context for JSON that was parsed elsewhere and is passed as Python objects."""
 
 
 def in_memory_only(value: Any, info: ValidationInfo) -> Any:
-    """For fields that hold Python objects: a value that JSON has under that name is ignored."""
+    """For fields that contain Python objects: a JSON value under that name is ignored."""
     return None if info.mode == "json" or info.context == FROM_THE_WIRE else value

@@ -23,7 +23,7 @@ from frameledger.frames.base import (
 
 
 class FunctionCallFromLLM(Value):
-    """One call that a model asked for. Not a frame: it travels inside `FunctionCallsStartedFrame`."""
+    """One call that a model requested. Not a frame: it is part of `FunctionCallsStartedFrame`."""
 
     id_fields: ClassVar[tuple[str, ...]] = ("tool_call_id",)
 
@@ -31,13 +31,13 @@ class FunctionCallFromLLM(Value):
     """The function to call."""
 
     tool_call_id: NestedId
-    """The call, as the provider named it. May be used again once the call has settled."""
+    """The provider's id of the call. May be used again once the call has settled."""
 
     arguments: Any
-    """An object, or JSON text that is kept as that text."""
+    """An object, or JSON text that is kept unchanged."""
 
     builtin: bool = False
-    """True for a call that the service serves itself, such as the cancelling of another call."""
+    """True for a built-in call that the service serves itself, such as one that cancels another call."""
 
     context: Annotated[SkipJsonSchema[Any], BeforeValidator(in_memory_only)] = Field(
         default=None, exclude=True
@@ -48,24 +48,23 @@ class FunctionCallFromLLM(Value):
 class FunctionCallsStartedFrame(SystemFrame, OfRun):
     """Announces the calls of a batch before any of them starts.
 
-    Says: the model asked for these calls.
+    Says: the model requested these calls.
     Published by: inference services, after the text of the response and before its end.
-    Effect: sets the calls aside; the end of the response writes the text and dispatches them.
-    Calls without a run id are registered and never dispatched: the program that ran the model runs them.
+    Effect: registers the calls; the end of the response writes the text and dispatches them. Calls without a run id are
+    registered and never dispatched: the program that ran the model runs them.
     """
 
     type: Literal["FunctionCallsStartedFrame"] = "FunctionCallsStartedFrame"
     id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror", "run_id", "group_id")
 
     function_calls: Annotated[tuple[FunctionCallFromLLM, ...], Field(strict=False, fail_fast=True)]
-    """The calls, in the order in which they shall start. An empty list changes nothing."""
+    """The calls, in the order in which they start. An empty list changes nothing."""
 
     group_id: Id | None = None
-    """A name for the group, shared with calls of other batches that shall be awaited together."""
+    """A name for the group, shared with calls of other batches that are awaited together."""
 
     run_in_parallel: bool = True
-    """False starts each call only when the one before it, in this context, has settled or waits for a
-    person."""
+    """False starts each call only when the previous one in this context has settled or waits for a person."""
 
     group_parallel_tools: bool = True
     """False makes each call a group of its own, so that each result requests a run."""
@@ -75,10 +74,10 @@ class Waiting(Value):
     """What a call in progress waits for."""
 
     for_: str = Field(validation_alias="for", serialization_alias="for")
-    """Who or what is waited for, such as a person's approval. `for_` in Python, `for` on the wire."""
+    """The person or thing that the call waits for, such as a person's approval. `for_` in Python, `for` on the wire."""
 
     deadline: str | None = None
-    """Until when, as the worker writes it."""
+    """The end of the wait, as the worker wrote it."""
 
 
 class FunctionCallInProgressFrame(ControlFrame, UninterruptibleFrame):
@@ -98,22 +97,21 @@ class FunctionCallInProgressFrame(ControlFrame, UninterruptibleFrame):
 
     type: Literal["FunctionCallInProgressFrame"] = "FunctionCallInProgressFrame"
     id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror", "tool_call_id", "group_id", "worker")
-    # The function that registers a tool has another default, so a reader should not have to know either.
+    # The function that registers a tool has another default, so readers should not have to know either.
     always_written: ClassVar[frozenset[str]] = frozenset({"cancel_on_interruption"})
 
     function_name: str
-    """The function that is called."""
+    """The called function."""
 
     tool_call_id: Id
     """The call."""
 
     arguments: Any
-    """An object, or JSON text that is kept as that text."""
+    """An object, or JSON text that is kept unchanged."""
 
     cancel_on_interruption: bool = False
-    """True makes the call synchronous: its result takes the place of its tool message, and an interruption
-    cancels it. False makes it asynchronous: the conversation goes on and results come as developer
-    messages."""
+    """True makes the call synchronous: its result replaces its tool message, and an interruption cancels it. False
+    makes it asynchronous: the conversation continues and results are appended as developer messages."""
 
     group_id: Id | None = None
     """The group of the call, if it has one with a name."""
@@ -122,8 +120,7 @@ class FunctionCallInProgressFrame(ControlFrame, UninterruptibleFrame):
     """The process that runs the handler."""
 
     call_attempt: AttemptNumber | None = None
-    """The attempt of the call, given out with its claim. Without one, the call need not have been
-    announced."""
+    """The attempt of the call, assigned with its claim. Without one, the call need not have been announced."""
 
     claim: ClaimToken | None = None
     """The claim under which the worker starts the call."""
@@ -132,24 +129,24 @@ class FunctionCallInProgressFrame(ControlFrame, UninterruptibleFrame):
     """True if another worker may run the handler again."""
 
     timeout_secs: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """How many seconds the handler has."""
+    """The number of seconds that the handler may take."""
 
     waiting: Waiting | None = None
     """Set while the call waits for a person."""
 
     opened_version: VersionNumber | None = None
-    """The version that announced the call which this starts. Ignored once that call is over. Without one, a start of
-    a call that is over is a new call."""
+    """The version that announced the call which this starts. Ignored once that call has ended. Without one, a start
+    after the end of a call is a new call."""
 
 
 class FunctionCallResultProperties(Value):
-    """How a result shall be treated."""
+    """How a result is handled."""
 
     run_llm: bool | None = None
-    """Whether to run after this result; outranks the frame's `run_llm` and never waits for the group."""
+    """Whether to run after this result; takes precedence over the frame's `run_llm` and never waits for the group."""
 
     is_final: bool = True
-    """False for an intermediate result, which only an asynchronous call has: it settles nothing."""
+    """False for an intermediate result, which only an asynchronous call may have: it settles nothing."""
 
     on_context_updated: Annotated[
         SkipJsonSchema[Callable[[], Awaitable[None]] | None], BeforeValidator(in_memory_only)
@@ -180,23 +177,23 @@ class FunctionCallResultFrame(DataFrame, UninterruptibleFrame):
     """The call."""
 
     arguments: Any = None
-    """The arguments of the call, repeated. The call's own count."""
+    """The arguments of the call, repeated. Those of the call itself count."""
 
     result: Any
-    """Any JSON. Null means that there is no result; `0`, `false`, `""`, `[]` and `{}` are results. A frame
-    without this field is malformed."""
+    """Any JSON. Null means that there is no result; `0`, `false`, `""`, `[]` and `{}` are results. A frame without this
+    field is invalid."""
 
     run_llm: bool | None = None
-    """Whether to run after this result. Null: when nothing that it waits for is pending."""
+    """Whether to run after this result. Null: when nothing is pending that it waits for."""
 
     properties: FunctionCallResultProperties | None = None
     """More about the result."""
 
     call_attempt: AttemptNumber | None = None
-    """The attempt of the call that this comes from. Without one it counts for the latest."""
+    """The attempt of the call that this belongs to. Without one it counts for the latest."""
 
     claim: ClaimToken | None = None
-    """The claim under which the worker speaks. Without one, the attempt alone counts."""
+    """The claim under which the worker publishes. Without one, only the attempt counts."""
 
     settled_as: Literal["done", "failed", "ambiguous", "resolved"] | None = None
     """How the call ended; null is `done`. `failed`: the function did not do what was asked, and the result
@@ -204,7 +201,7 @@ class FunctionCallResultFrame(DataFrame, UninterruptibleFrame):
     call that was settled as ambiguous; it is accepted once."""
 
     opened_version: VersionNumber | None = None
-    """The version that opened the call which this shall settle or resolve. Ignored once that call is over."""
+    """The version that opened the call which this settles or resolves. Ignored once that call has ended."""
 
 
 class FunctionCallCancelFrame(SystemFrame):
@@ -232,13 +229,13 @@ class FunctionCallCancelFrame(SystemFrame):
     """True requests a run as a result does, once nothing that it waits for is pending."""
 
     call_attempt: AttemptNumber | None = None
-    """The attempt of the call that this comes from. Without one it counts for the latest."""
+    """The attempt of the call that this belongs to. Without one it counts for the latest."""
 
     claim: ClaimToken | None = None
-    """The claim under which the worker speaks. Without one, the attempt alone counts."""
+    """The claim under which the worker publishes. Without one, only the attempt counts."""
 
     opened_version: VersionNumber | None = None
-    """The version that opened the call which this shall settle. Ignored once that call is over."""
+    """The version that opened the call which this settles. Ignored once that call has ended."""
 
 
 CallFrames = (

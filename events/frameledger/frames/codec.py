@@ -1,4 +1,4 @@
-"""Every frame as one union told apart by `type`, and its JSON in both directions."""
+"""The union of all frames, distinguished by `type`, and its JSON in both directions."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -16,8 +16,8 @@ from frameledger.frames.turn import TurnFrames
 from frameledger.frames.unknown import UnknownFrame
 
 KnownFrame = ContextFrames | ResponseFrames | TurnFrames | CallFrames | LifeFrames
-"""A frame that this release can read: what the modules of frames list at their end. `match frame.type` over it ends
-with `assert_never`."""
+"""A frame that this release can read: those that the modules of frames list at their end. `match frame.type` over it
+ends with `assert_never`."""
 
 AnyFrame = KnownFrame | UnknownFrame
 
@@ -28,37 +28,37 @@ FRAME_TYPES: dict[str, type[Frame]] = {
 
 
 def types_said_by(*speakers: Speaker) -> tuple[str, ...]:
-    """The types of the frames that show the activity of one of these, in the order of `FRAME_TYPES`."""
+    """Returns the types of the frames that show the activity of one of these, in the order of `FRAME_TYPES`."""
     return tuple(name for name, frame_type in FRAME_TYPES.items() if frame_type.said_by in speakers)
 
 
-# The parser caches the keys of objects for the next frame. By default it would cache string values too, but ids, times
-# and words hardly ever recur, and caching them takes a tenth of the parsing.
+# The parser caches the keys of objects for the next frame. By default it would also cache string values, but ids, times
+# and words hardly ever recur, and caching them takes a tenth of the parsing time.
 _adapter: TypeAdapter[KnownFrame] = TypeAdapter(
     Annotated[KnownFrame, Field(discriminator="type")], config=ConfigDict(cache_strings="keys")
 )
-# Bound here, since the adapter's own method of this name costs a quarter of a microsecond more for each frame.
+# Bound here, since the adapter's own method of this name takes a quarter of a microsecond more per frame.
 parse_frame: Callable[[bytes | str], KnownFrame] = _adapter.validator.validate_json
-"""The frame that this JSON is.
+"""Returns the frame that this JSON encodes.
 
-Nothing but pydantic: raises its `ValidationError` for JSON that is no frame, for a type or a version that is not
-known, and for lone surrogate escapes; accepts NaN, Infinity and numbers beyond a double inside free JSON.
-`frameledger.record` is the reader for bytes from outside.
+Plain pydantic: raises its `ValidationError` for JSON that is not a frame, for an unknown type or version, and for lone
+surrogate escapes; accepts NaN, Infinity and numbers beyond a double inside free JSON. For bytes from outside use
+`frameledger.record`.
 """
 
 
 def frame_from_object(value: Mapping[str, Any]) -> KnownFrame:
-    """The frame that this parsed JSON is. Here text may hold a lone surrogate. Raises `ValidationError`."""
+    """Returns the frame that this parsed JSON encodes. Here text may contain a lone surrogate. Raises
+    `ValidationError`."""
     return _adapter.validate_python(dict(value), context=FROM_THE_WIRE)
 
 
 def encode_frame(frame: Frame) -> bytes:
-    """The frame as compact JSON in UTF-8: `type` first, then `id`, then all that is required or differs
-    from its default, then unknown fields. The same frame gives the same bytes, and these give the same
-    frame back.
+    """Returns the frame as compact JSON in UTF-8: `type` first, then `id`, then everything that is required or differs
+    from its default, then unknown fields. Equal frames give equal bytes, and these decode to an equal frame.
 
-    A lone surrogate is written as its escape. Raises ValueError, with the frame's name, for what JSON
-    cannot say: NaN, Infinity, a Python object, a cycle.
+    A lone surrogate is written as its escape. Raises ValueError, with the frame's name, for values without a JSON form:
+    NaN, Infinity, a Python object, a cycle.
     """
     try:
         wire = wire_object(frame)
@@ -71,8 +71,7 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def wire_object(value: Value) -> dict[str, Any]:
-    """The fields of a frame, or of a value inside one, as they are written. Nested values are not
-    converted."""
+    """Returns the fields of a frame, or of a value inside one, as they are written. Nested values are not converted."""
     wire = {}
     for attribute, key, always, default in _fields_on_the_wire(type(value)):
         field = getattr(value, attribute)
@@ -84,7 +83,7 @@ def wire_object(value: Value) -> dict[str, Any]:
 
 @cache
 def _fields_on_the_wire(model: type[Value]) -> tuple[tuple[str, str, bool, Any], ...]:
-    """Attribute, key, whether it is always written, and default of each field that goes on the wire."""
+    """Returns attribute, key, whether it is always written, and default of each field on the wire."""
     return tuple(
         (
             name,
@@ -98,7 +97,7 @@ def _fields_on_the_wire(model: type[Value]) -> tuple[tuple[str, str, bool, Any],
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value that the JSON encoder does not know. Raises TypeError for any that is not JSON."""
+    """Convert a value that the JSON encoder does not know. Raises TypeError for a value that is not JSON."""
     if isinstance(value, Value):
         return wire_object(value)
     if isinstance(value, Mapping) and not isinstance(value, BaseModel):

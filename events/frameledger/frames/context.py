@@ -1,4 +1,4 @@
-"""Frames that a client uses to say what is in a context: messages, tools, settings, and when to run."""
+"""Frames by which a client sets the content of a context: messages, tools, settings, and when to run."""
 
 from typing import Annotated, Literal
 
@@ -22,14 +22,14 @@ from frameledger.frames.snapshot import ContextSnapshot, ForkedFrom, ToolDefinit
 
 
 class OfContext(Frame):
-    """A frame by which a client says something about the context itself."""
+    """A frame of a client about the context itself."""
 
     expected_version: VersionNumber | None = None
-    """The version that the client knows. Ignored (`context_changed`) if messages, tools or settings changed after
-    it; 0 for a conversation that has none yet. Null: whatever has changed."""
+    """The version that the client knows. Ignored (`context_changed`) if messages, tools or settings changed after it; 0
+    for a conversation that has none yet. Null: any version."""
 
     mirror: Id | None = None
-    """The mirror for which this is said (`LLMMirrorFrame`). Ignored (`mirror_superseded`) if another one, or none,
+    """The mirror that publishes this (`LLMMirrorFrame`). Ignored (`mirror_superseded`) if another mirror, or none,
     keeps the history now. Null: any."""
 
 
@@ -37,7 +37,7 @@ class LLMMessagesAppendFrame(DataFrame, OfContext):
     """Adds messages at the end of the history.
 
     Says: these messages were said, in this order.
-    Published by: clients, for a user's words, a system message or anything a program wants the model to know.
+    Published by: clients, for a user's words, a system message or other information for the model.
     Effect: appends the messages as they are, repeats included; an empty list changes nothing; requests a
     run at once if `run_llm` is true.
     """
@@ -47,15 +47,14 @@ class LLMMessagesAppendFrame(DataFrame, OfContext):
     type: Literal["LLMMessagesAppendFrame"] = "LLMMessagesAppendFrame"
 
     messages: JsonObjects
-    """Messages in the OpenAI chat shape, or `{"llm": ..., "message": ...}` for one that only that provider
-    reads."""
+    """Messages in the OpenAI chat shape, or `{"llm": ..., "message": ...}` for one that only that provider reads."""
 
     run_llm: bool | None = None
     """True requests a run at once; null and false do not."""
 
     second_input: SecondInput | None = None
-    """What this does if a run is open: `enqueue`, `interrupt`, `reject` or `coalesce`. Null: as the setting
-    `second_input` of the conversation says, else `enqueue`."""
+    """What this does if a run is open: `enqueue`, `interrupt`, `reject` or `coalesce`. Null: the setting `second_input`
+    of the conversation applies, else `enqueue`."""
 
 
 class LLMMessagesUpdateFrame(DataFrame, OfContext):
@@ -73,14 +72,14 @@ class LLMMessagesUpdateFrame(DataFrame, OfContext):
     type: Literal["LLMMessagesUpdateFrame"] = "LLMMessagesUpdateFrame"
 
     messages: JsonObjects
-    """The new history; an empty list clears it. Messages look as in `LLMMessagesAppendFrame`."""
+    """The new history; an empty list clears it. For messages see `LLMMessagesAppendFrame`."""
 
     run_llm: bool | None = None
     """True requests a run at once; null and false do not."""
 
     second_input: SecondInput | None = None
-    """What this does if a run is open: `enqueue`, `interrupt`, `reject` or `coalesce`. Null: as the setting
-    `second_input` of the conversation says, else `enqueue`."""
+    """What this does if a run is open: `enqueue`, `interrupt`, `reject` or `coalesce`. Null: the setting `second_input`
+    of the conversation applies, else `enqueue`."""
 
 
 class LLMMessageRewriteFrame(DataFrame, OfContext):
@@ -100,8 +99,8 @@ class LLMMessageRewriteFrame(DataFrame, OfContext):
     type: Literal["LLMMessageRewriteFrame"] = "LLMMessageRewriteFrame"
 
     position: Annotated[int, Field(ge=1, le=INT64_MAX)]
-    """The place of the message in the present history: the first one after an update or a context frame is 1.
-    `StoredContext.positions` and the table `messages` say it."""
+    """The position of the message in the current history: the first one after an update or a context frame is 1.
+    `StoredContext.positions` and the table `messages` have it."""
 
     message: JsonObject | None
     """The message, as in `LLMMessagesAppendFrame`; null removes the one that is there."""
@@ -121,8 +120,8 @@ class LLMSetToolsFrame(DataFrame, OfContext):
     type: Literal["LLMSetToolsFrame"] = "LLMSetToolsFrame"
 
     tools: ToolDefinitions | None
-    """Tool definitions in the OpenAI shape. Null and an empty list both mean no tools. One with
-    `"served_by": "client"` beside its `function` is of a client, which answers its calls."""
+    """Tool definitions in the OpenAI shape. Null and an empty list both mean no tools. A function with `"served_by":
+    "client"` beside `function` belongs to a client, which answers its calls."""
 
 
 class LLMSetToolChoiceFrame(DataFrame, OfContext):
@@ -155,7 +154,7 @@ class LLMUpdateSettingsFrame(ControlFrame, OfContext):
     type: Literal["LLMUpdateSettingsFrame"] = "LLMUpdateSettingsFrame"
 
     settings: JsonObject
-    """The settings that change. Keys that are not named keep their value."""
+    """The settings to change. Keys that are not named keep their value."""
 
 
 class LLMEnablePromptCachingFrame(DataFrame, OfContext):
@@ -253,8 +252,8 @@ class LLMRunFrame(DataFrame, OfContext):
     type: Literal["LLMRunFrame"] = "LLMRunFrame"
 
     second_input: SecondInput | None = None
-    """What this does if a run is open: `enqueue`, `interrupt`, `reject` or `coalesce`. Null: as the setting
-    `second_input` of the conversation says, else `enqueue`."""
+    """What this does if a run is open: `enqueue`, `interrupt`, `reject` or `coalesce`. Null: the setting `second_input`
+    of the conversation applies, else `enqueue`."""
 
 
 class LLMContextFrame(OfContext):
@@ -272,7 +271,7 @@ class LLMContextFrame(OfContext):
 
     type: Literal["LLMContextFrame"] = "LLMContextFrame"
 
-    # In memory this also takes what has a `to_wire()`, as `frameledger.context.LLMContext` does.
+    # In memory this also accepts objects with a `to_wire()`, such as `frameledger.context.LLMContext`.
     context: Annotated[ContextSnapshot, FromPython(wire_form)]
     """The context. In memory, an `LLMContext` may be given."""
 
@@ -280,15 +279,16 @@ class LLMContextFrame(OfContext):
     """True requests a run at once; null and false do not."""
 
     second_input: SecondInput | None = None
-    """What this does if a run is open: `enqueue`, `interrupt`, `reject` or `coalesce`. Null: as the setting
-    `second_input` of the conversation says, else `enqueue`."""
+    """What this does if a run is open: `enqueue`, `interrupt`, `reject` or `coalesce`. Null: the setting `second_input`
+    of the conversation applies, else `enqueue`."""
 
     react: bool = True
-    """False makes the context a recording: everything is folded and nothing is run or called, until a later
-    context frame says otherwise."""
+    """False makes the context a recording: everything is folded and nothing is run or called, until a later context
+    frame changes that."""
 
     forked_from: ForkedFrom | None = None
-    """Whose moment this context is, if it was forked; stored as the origin of the conversation. No rule reads it."""
+    """The conversation and version that this context was forked from, if any; stored as the origin of the conversation.
+    No rule reads it."""
 
 
 class LLMMirrorFrame(ControlFrame, OfContext):
@@ -310,8 +310,8 @@ class LLMMirrorFrame(ControlFrame, OfContext):
     type: Literal["LLMMirrorFrame"] = "LLMMirrorFrame"
 
     mirror: Id | None
-    """The name of the mirror: best one that each process, or session, has for itself. Null: the history is kept
-    here again; what was being said and heard until then is not written."""
+    """The name of the mirror, best a unique one for each process or session. Null: the history is kept here again; open
+    text and words are not written."""
 
     react: bool
     """False makes the context a recording, as `react` of `LLMContextFrame` does; true lets `LLMRunFrame` and

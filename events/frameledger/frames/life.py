@@ -1,4 +1,4 @@
-"""Frames about the life of a conversation, and what a service says of itself."""
+"""Frames about the life of a conversation, and the metadata of services."""
 
 from typing import Annotated, Any, Literal
 
@@ -10,7 +10,7 @@ from frameledger.frames.base import ControlFrame, OfMirror, SystemFrame, Uninter
 class StartFrame(SystemFrame):
     """A pipeline starts.
 
-    Says: frames may come.
+    Says: frames may follow.
     Published by: programs that mirror a pipeline.
     Effect: stored; changes nothing. A context opens with its first frame.
     """
@@ -52,10 +52,10 @@ class CancelFrame(SystemFrame, OfMirror):
 
 
 class LLMServiceMetadataFrame(SystemFrame):
-    """What a service says of itself.
+    """Metadata of a service.
 
-    Says: whether the service is a realtime one, and how it wants turns to be cut.
-    Published by: services that are asked for it; not sent at start.
+    Says: whether the service is a realtime one, and how it wants turns to be detected.
+    Published by: services on request; not sent at start.
     Effect: stored; changes nothing.
     """
 
@@ -64,7 +64,7 @@ class LLMServiceMetadataFrame(SystemFrame):
     type: Literal["LLMServiceMetadataFrame"] = "LLMServiceMetadataFrame"
 
     is_realtime_service: bool = False
-    """True for a service that hears and speaks by itself."""
+    """True for a service that processes speech itself."""
 
     user_turn_strategies: Any = None
     """How the service wants the user's turns to begin and end."""
@@ -87,7 +87,7 @@ class LLMContextEraseFrame(SystemFrame, UninterruptibleFrame):
     type: Literal["LLMContextEraseFrame"] = "LLMContextEraseFrame"
 
     why: Annotated[str, StringConstraints(min_length=1)]
-    """The reason. The receipt keeps it, so it names no secret."""
+    """The reason. The receipt keeps it, so it must not contain a secret."""
 
     requested_by: str | None = None
     """The person or program that requested it. The receipt keeps it too."""

@@ -11,7 +11,7 @@ from frameledger.frames.context import LLMContextFrame, LLMMessagesUpdateFrame
 
 
 class _AsksForARun(type(Frame)):  # type: ignore[misc]  # the class of pydantic's classes
-    """An old name whose frame always requested a run: its instances are the frames of its base that request one."""
+    """An old name whose frame always requested a run: its instances are the frames of its base that request a run."""
 
     def __call__(cls, *positional: object, **fields: Any) -> Any:
         if positional:

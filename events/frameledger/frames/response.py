@@ -33,13 +33,13 @@ class LLMFullResponseStartFrame(ControlFrame, OfRun):
     type: Literal["LLMFullResponseStartFrame"] = "LLMFullResponseStartFrame"
 
     skip_tts: bool | None = None
-    """Whether this response shall not be spoken. Stored; the text reaches the context either way."""
+    """Whether this response is not to be spoken. Stored; the text reaches the context either way."""
 
     provider: str | None = None
     """The provider of the model, such as `openai`."""
 
     model: str | None = None
-    """The model that answers, as the provider names it."""
+    """The model that answers, by the provider's name for it."""
 
     context_version: VersionNumber | None = None
     """The version of the context that the model sees."""
@@ -48,17 +48,17 @@ class LLMFullResponseStartFrame(ControlFrame, OfRun):
     """The process that runs the inference."""
 
     request_sha256: str | None = None
-    """Hash of the request as it was sent, in hexadecimal, so that it can be rendered again and compared."""
+    """Hash of the request as it was sent, in hexadecimal, so that a rebuilt request can be compared."""
 
 
 class Usage(Value):
-    """What an inference used, in tokens; null where the provider does not say."""
+    """The tokens that an inference used; null if the provider does not report them."""
 
     input_tokens: TokenCount | None = None
     """Tokens read."""
 
     output_tokens: TokenCount | None = None
-    """Tokens written, those of thoughts included."""
+    """Output tokens, including those of thoughts."""
 
     cache_read_tokens: TokenCount | None = None
     """Tokens read from the provider's cache."""
@@ -82,13 +82,13 @@ class LLMFullResponseEndFrame(ControlFrame, OfRun):
     type: Literal["LLMFullResponseEndFrame"] = "LLMFullResponseEndFrame"
 
     skip_tts: bool | None = None
-    """Whether this response shall not be spoken. Stored; the text reaches the context either way."""
+    """Whether this response is not to be spoken. Stored; the text reaches the context either way."""
 
     finish_reason: FinishReason | None = None
     """Why the model stopped."""
 
     usage: Usage | None = None
-    """What the inference used; with the finish reason `error`, what is known of that."""
+    """What the inference used; with the finish reason `error`, as far as known."""
 
 
 class TextFrame(DataFrame, OfRun):
@@ -111,11 +111,10 @@ class TextFrame(DataFrame, OfRun):
     """False keeps the chunk on the log and out of the context."""
 
     includes_inter_frame_spaces: bool = False
-    """True if the chunk brings its own spaces, so that it is joined to others of its kind exactly as it
-    is."""
+    """True if the chunk contains its own spaces, so that it is joined to others of its kind unchanged."""
 
     skip_tts: bool | None = None
-    """Whether this chunk shall not be spoken. Stored; no rule reads it."""
+    """Whether this chunk is not to be spoken. Stored; no rule reads it."""
 
 
 class LLMTextFrame(TextFrame):
@@ -130,10 +129,10 @@ class LLMTextFrame(TextFrame):
     type: Literal["LLMTextFrame"] = "LLMTextFrame"  # type: ignore[assignment]  # each type has its own tag
 
     includes_inter_frame_spaces: bool = True
-    """True because tokens bring their own spaces; no rule reads it, the frame's type says the same."""
+    """True because tokens contain their own spaces; no rule reads it, since the frame's type implies it."""
 
     usage: Usage | None = None
-    """What the inference has used so far, where the provider says it before the end. It counts if no end comes."""
+    """What the inference has used so far, if the provider reports it before the end. It counts if there is no end."""
 
 
 class VisionFullResponseStartFrame(LLMFullResponseStartFrame):
@@ -186,7 +185,7 @@ class LLMThoughtStartFrame(ControlFrame, OfRun):
     """True stores the thought in the context when it ends."""
 
     llm: str | None = None
-    """The provider that can read the thought again. Required if `append_to_context` is true."""
+    """The provider that can read the thought later. Required if `append_to_context` is true."""
 
     @model_validator(mode="after")
     def _kept_thoughts_name_their_llm(self) -> Self:
@@ -211,7 +210,7 @@ class LLMThoughtTextFrame(DataFrame, OfRun):
     """The piece of the thought."""
 
     includes_inter_frame_spaces: bool = True
-    """Whether the piece brings its own spaces. Stored; thoughts are joined exactly in any case."""
+    """Whether the piece contains its own spaces. Stored; thoughts are joined unchanged in any case."""
 
 
 class LLMThoughtEndFrame(ControlFrame, OfRun):
@@ -226,7 +225,7 @@ class LLMThoughtEndFrame(ControlFrame, OfRun):
     type: Literal["LLMThoughtEndFrame"] = "LLMThoughtEndFrame"
 
     signature: Any = None
-    """What the provider needs to accept the thought again; kept exactly as it came."""
+    """What the provider needs to accept the thought again; kept unchanged."""
 
 
 class LLMContextAssistantTimestampFrame(DataFrame, OfRun):
@@ -242,7 +241,7 @@ class LLMContextAssistantTimestampFrame(DataFrame, OfRun):
     type: Literal["LLMContextAssistantTimestampFrame"] = "LLMContextAssistantTimestampFrame"
 
     timestamp: str
-    """The time, as the publisher writes it."""
+    """The time, as written by the publisher."""
 
 
 class LLMAssistantPushAggregationFrame(ControlFrame, OfRun):
@@ -274,7 +273,7 @@ class ErrorFrame(SystemFrame, OfRun):
     type: Literal["ErrorFrame"] = "ErrorFrame"
 
     message: str = ""
-    """What happened, for people. Never a secret."""
+    """What happened, for people. Must not contain a secret."""
 
     fatal: bool = False
     """True if the run cannot go on."""
@@ -283,7 +282,7 @@ class ErrorFrame(SystemFrame, OfRun):
     """What happened, for programs."""
 
     tool_call_id: Id | None = None
-    """The call that the error is about, if it is about one."""
+    """The call that the error is about, if any."""
 
 
 ResponseFrames = (

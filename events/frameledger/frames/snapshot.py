@@ -34,8 +34,8 @@ ToolDefinitions = Annotated[JsonObjects, FromPython(_tools)]
 
 @dataclass(frozen=True)
 class NullIs:
-    """Annotates a field in which null stands for the value that `make` returns. Other values are validated as without
-    this, and as fast."""
+    """Annotates a field in which null stands for the value that `make` returns. Other values are validated without it,
+    and at the same speed."""
 
     make: Callable[[], Any]
 
@@ -55,10 +55,11 @@ _ToolsOrNull = Annotated[ToolDefinitions, NullIs(tuple)]
 class ContextSnapshot(Value):
     """A whole context inside a frame. A part that is absent or null is empty."""
 
-    # Its methods are those of an `LLMContext`. Each that would change it returns one, which a frame takes again.
+    # Its methods are those of an `LLMContext`. Each that would change it returns an `LLMContext`, which a frame accepts
+    # again.
 
     messages: _ListOrNull = ()
-    """The history, oldest first; messages look as in `LLMMessagesAppendFrame`."""
+    """The history, oldest first; for messages see `LLMMessagesAppendFrame`."""
 
     tools: _ToolsOrNull = ()
     """Tool definitions in the OpenAI shape."""
@@ -70,7 +71,7 @@ class ContextSnapshot(Value):
     """Settings of the conversation, such as the temperature."""
 
     def to_context(self) -> LLMContext:
-        """This as an `LLMContext`, which shares nothing with it."""
+        """Returns this as an `LLMContext`, which shares nothing with it."""
         return LLMContext(self.messages, self.tools, self.settings, self.tool_choice)
 
     def to_wire(self) -> dict[str, Any]:
@@ -119,7 +120,7 @@ class ContextSnapshot(Value):
 
 
 class ForkedFrom(Value):
-    """The moment of a conversation that a fork continues."""
+    """The version of a conversation that a fork continues."""
 
     id_fields: ClassVar[tuple[str, ...]] = ("context_id",)
 
@@ -127,7 +128,7 @@ class ForkedFrom(Value):
     """The conversation."""
 
     version: VersionNumber
-    """Its version whose context the fork begins with."""
+    """The version whose context the fork begins with."""
 
     chain: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
-    """The link of its hash chain at that version, in hexadecimal: proves which frames the fork goes on from."""
+    """The link of its hash chain at that version, in hexadecimal: proves from which frames the fork continues."""

@@ -1,4 +1,4 @@
-"""Frames of people speaking: the user's turn and words, the bot's speech, and the interruption of it."""
+"""Frames about speech: the user's turns and words, the bot's speech, and its interruption."""
 
 from typing import Literal
 
@@ -39,14 +39,14 @@ class UserStoppedSpeakingFrame(SystemFrame):
     type: Literal["UserStoppedSpeakingFrame"] = "UserStoppedSpeakingFrame"
 
     opened_version: VersionNumber | None = None
-    """The version at which the turn was opened that this shall close. Ignored once that turn is over."""
+    """The version that opened the turn which this closes. Ignored once that turn has ended."""
 
 
 class HeardFrame(TextFrame):
     """Words of the user, as a transcription service hears them.
 
-    A `TextFrame` by class, so that code which handles text handles it too. Its inherited fields of answers
-    have no effect: a user's words belong to no run and always reach the context.
+    A `TextFrame` by class, so that code for text also handles it. The inherited fields of answers have no effect: a
+    user's words belong to no run and always reach the context.
     """
 
     said_by = "user"
@@ -61,13 +61,13 @@ class HeardFrame(TextFrame):
     """The words."""
 
     includes_inter_frame_spaces: bool = False
-    """True if the words bring their own spaces, so that they are joined exactly as they are."""
+    """True if the words contain their own spaces, so that they are joined unchanged."""
 
     user_id: str = "user"
     """The id of the speaker."""
 
     timestamp: str | None = None
-    """When the words were spoken, as the publisher writes it."""
+    """When the words were spoken, as written by the publisher."""
 
     language: str | None = None
     """The language that was heard."""
@@ -159,7 +159,7 @@ class BotStoppedSpeakingFrame(SystemFrame):
     type: Literal["BotStoppedSpeakingFrame"] = "BotStoppedSpeakingFrame"
 
     opened_version: VersionNumber | None = None
-    """The version at which the speech began that this shall end. Ignored once that speech is over."""
+    """The version at which the speech that this ends began. Ignored once that speech has ended."""
 
 
 TurnFrames = (

@@ -1,4 +1,4 @@
-"""A frame that this release cannot read: a type it does not know, or a newer version of one that it does."""
+"""A frame that this release cannot read: of an unknown type, or of a newer version of a known type."""
 
 from typing import Annotated, Any, final
 
@@ -9,7 +9,7 @@ from frameledger.frames.base import INT64_MAX, Frame
 
 @final
 class UnknownFrame(Frame):
-    """Stored as it came; changes nothing until a release that knows it folds the context again.
+    """Stored unchanged; changes nothing until a release that knows it folds the context again.
 
     Only `type`, `id` and `v` are checked. Everything else may have any shape and is kept.
     """
@@ -19,7 +19,7 @@ class UnknownFrame(Frame):
     type: Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
     """The name as given: 1 to 255 characters without NUL."""
 
-    # Widened: what a later release means by these words is not ours to judge.
+    # Widened: this release cannot judge what a later one means by these fields.
     v: Annotated[int, Field(ge=1, le=INT64_MAX)] = 1
     """The version as given."""
 

@@ -53,10 +53,10 @@ def consumer(
     """Returns an `AIOKafkaConsumer` that is not started, whose topics or partitions the caller chooses.
 
     It reads committed records, commits no offsets on its own, and never resets its offset: `getmany` raises
-    `OffsetOutOfRangeError` if the log does not have it. A record of any size arrives: the broker gives at least one
-    batch of the first partition of a fetch that has any, and aiokafka lists partitions in random order. So a fetch can
-    be small, and about a megabyte of each partition is kept in memory. A header name that is not UTF-8 comes with
-    replacement characters. `options` are aiokafka's.
+    `OffsetOutOfRangeError` if the log does not have it. A record of any size arrives: the broker returns at least one
+    batch of the first non-empty partition of a fetch, and aiokafka lists partitions in random order. So a fetch can be
+    small, and about a megabyte of each partition is kept in memory. A header name that is not UTF-8 has replacement
+    characters. `options` are aiokafka's.
     """
     return _Consumer(
         **access.kafka_options(settings),

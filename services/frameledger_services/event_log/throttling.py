@@ -1,7 +1,7 @@
-"""Logs that a broker delays a client of ours by a quota, which shows in nothing but slow answers otherwise.
+"""Logs that a broker throttles a client of ours by a quota. Otherwise only slow answers would show it.
 
-A broker whose quota a client exceeds answers it at once, and then does not read from its connection for a while. The
-answer names that time, but aiokafka does not look at it.
+If a client exceeds its quota, the broker answers at once, and then does not read from its connection for a while. The
+answer contains that time, but aiokafka ignores it.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 from frameledger_services import logs
 
 MIN_DELAY_MS = 100
-"""Shorter delays are not logged. That of a quota for requests is at most a second, that of one for bytes is not."""
+"""Shorter delays are not logged. A quota for requests delays by at most a second, one for bytes may delay longer."""
 
 MINUTE = 60.0
 
 _log = logs.get_logger("kafka")
 
 _logged_at: dict[str, float] = {}
-"""When it was last logged, by the client's name: some clients live shorter than a minute."""
+"""The time of the last log line by client name, because some clients exist for less than a minute."""
 
 
 def with_logged_delays(client: Any, now: Callable[[], float] = time.monotonic) -> Any:
-    """Have an `AIOKafkaClient` log the first delay in a minute. Returns the client."""
+    """Make an `AIOKafkaClient` log the first delay in a minute. Returns the client."""
     send = client.send
 
     @wraps(send)

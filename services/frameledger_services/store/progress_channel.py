@@ -39,8 +39,8 @@ class Notification:
 
 
 def hash_of(context_id: str) -> str:
-    """Returns a short hash of a conversation's id: those of a whole batch have to fit into a notification. Another
-    conversation may have the same."""
+    """Returns a short hash of a conversation's id, because those of a whole batch have to fit into a notification.
+    Another conversation may have the same hash."""
     return f"{crc32(context_id.encode('utf-8', 'surrogatepass')):08x}"
 
 
@@ -51,7 +51,7 @@ async def notify_progress(
     context_ids: Collection[str] | None = None,
 ) -> None:
     """NOTIFY the next offsets of partitions, and the conversations of the stored records if they are known and not
-    more than `MAX_CONVERSATIONS`. Offsets that are too many for a notification are left out, with everything else.
+    more than `MAX_CONVERSATIONS`. If the offsets do not fit into a notification, it is sent without content.
 
     Commits before this call are on disk when it returns.
     """
