@@ -251,7 +251,7 @@ def test_no_proof_is_written_of_frames_that_do_not_make_the_head(database, comma
 
     result = command(database, "prove", "talk", "-o", file)
     assert result.exit_code == 1
-    assert "The stored frames of 'talk' lead to version 3 and the link" in result.stderr
+    assert "The stored frames of 'talk' produce version 3 and the link" in result.stderr
     assert not file.exists()
     succeeded(command(database, "prove", "other", "-o", file))
 
@@ -259,7 +259,7 @@ def test_no_proof_is_written_of_frames_that_do_not_make_the_head(database, comma
 def test_a_conversation_that_moved_on_continues_what_was_written_down(
     database, command, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(against, "LOOKED_UP", 2)
+    monkeypatch.setattr(against, "MAX_LOOKUPS", 2)
     log = talk("a", "b", "c", "d")
     project(database, log.records[:10])
     path = tmp_path / "heads.jsonl"
@@ -485,4 +485,4 @@ def test_a_conversation_that_went_on_is_proved_against_an_older_root(database, c
     rewrite(database, "b", 1, '{"type":"LLMRunFrame","said":"another"}')
     refused = command(database, "prove", "b", "--heads", path)
     assert refused.exit_code == 1
-    assert "The stored frames of 'b' lead to version 2" in refused.stderr
+    assert "The stored frames of 'b' produce version 2" in refused.stderr

@@ -45,7 +45,7 @@ def exported(address, *context_ids):
         out = io.BytesIO()
         connection = await connect(Settings(database_url=address))
         async with connection:
-            ids = exporting.chosen(connection, context_ids, None)
+            ids = exporting.selected_ids(connection, context_ids, None)
             await exporting.each(connection, ids, exporting.LineExport(RELEASE, out.write).export)
         return out.getvalue()
 

@@ -360,7 +360,7 @@ def test_a_file_that_was_changed_since_its_export_is_named_with_the_line(command
     (tmp_path / "talk.jsonl").write_text('{"frameledger":"conversation"}\n', encoding="utf-8")
     said = command("verify", "talk.jsonl")
     assert said.exit_code == 1
-    assert said.stderr.startswith("talk.jsonl, line 1: it is not as it was written")
+    assert said.stderr.startswith("talk.jsonl, line 1: it was changed")
     assert "Export the conversation again" in said.stderr
 
 

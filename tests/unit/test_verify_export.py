@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from frameledger.chain import first_link
 from frameledger_services.cli import application
-from frameledger_services.transfer.lines import LONGEST_LINE
+from frameledger_services.transfer.lines import MAX_LINE
 
 EXPORTED = Path(__file__).resolve().parents[2] / "infra" / "examples" / "barge-in.jsonl"
 
@@ -53,7 +53,7 @@ def test_of_a_line_that_is_too_long_no_more_is_read_than_shows_that(tmp_path):
     endless = tmp_path / "endless.jsonl"
     endless.write_bytes(EXPORTED.read_bytes().splitlines(keepends=True)[0])
     # What is behind the header takes no room on the disk.
-    os.truncate(endless, 5 * LONGEST_LINE)
+    os.truncate(endless, 5 * MAX_LINE)
     tracemalloc.start()
     try:
         result = verify(endless)
@@ -62,7 +62,7 @@ def test_of_a_line_that_is_too_long_no_more_is_read_than_shows_that(tmp_path):
         tracemalloc.stop()
     assert result.exit_code == 1
     assert "line 2: it is longer than any line of an export" in result.output
-    assert peak < 4 * LONGEST_LINE
+    assert peak < 4 * MAX_LINE
 
 
 @pytest.mark.regression("journey 59")
@@ -71,7 +71,7 @@ def test_a_file_that_has_a_conversation_twice_is_refused(tmp_path):
     twice.write_bytes(EXPORTED.read_bytes() * 2)
     result = verify(twice)
     assert result.exit_code == 1
-    assert "line 24: 'barge-in' is in this file twice" in result.output
+    assert "line 24: 'barge-in' occurs twice in this file" in result.output
 
 
 def test_an_exported_file_names_no_root():

@@ -1,1 +1,1 @@
-"""Reading, verifying, proving and rebuilding what is stored; nothing here causes an effect of an old frame again."""
+"""Verifying, proving and rebuilding stored conversations. Nothing here repeats an effect of an old frame."""

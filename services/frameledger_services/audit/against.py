@@ -1,8 +1,8 @@
-"""Compares the database with the heads of an older root: each recorded conversation may have grown, and must not have
-changed.
+"""Compares the database with the heads of an older root: a recorded conversation may have grown, but its past must not
+have changed.
 
-Both are read in order, in step with each other, so memory does not grow with the number of conversations, but with that
-of the receipts that are new.
+Both are read in the same order in parallel, so memory does not grow with the number of conversations, only with that of
+new receipts.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from frameledger_services.audit.heads import in_order
 from frameledger_services.database_types import Connection
 from frameledger_services.store import leaves
 
-LOOKED_UP = 1_000
-"""Links that are looked up with one statement."""
+MAX_LOOKUPS = 1_000
+"""Maximum links that one statement looks up."""
 
 What = Literal[
     "unchanged", "continued", "new", "erased", "missing", "truncated", "rewritten", "receipt_missing"
@@ -32,17 +32,17 @@ WRONG: frozenset[What] = frozenset({"missing", "truncated", "rewritten", "receip
 
 @dataclass(frozen=True, slots=True)
 class ComparedHead:
-    """The state of one conversation, or of one receipt, that the file has; or that it is new."""
+    """The state of a conversation or of a receipt in the file, or of a new conversation."""
 
     what: What
     context_id: str | None
-    """None for a missing receipt: the file does not tell the id."""
+    """None for a missing receipt, whose id is not in the file."""
 
     version: int
-    """The version in the file; for a new conversation its version now."""
+    """The version in the file; for a new conversation its current version."""
 
     detail: str = ""
-    """For people: what is wrong or erased."""
+    """What is wrong or erased, for people."""
 
     @property
     def is_wrong(self) -> bool:
@@ -53,16 +53,16 @@ class ComparedHead:
 async def compare(
     connection: Connection, written: Iterable[Living | Erased]
 ) -> AsyncGenerator[ComparedHead, None]:
-    """Yields the state of everything in the file, and what is new, in no particular order.
+    """Yields the state of everything in the file, and new conversations, in no particular order.
 
-    In a transaction of isolation level REPEATABLE READ. `written` are the leaves of a file in their order
-    (`frameledger.heads_file`); its errors are passed on.
+    Call it in a transaction of isolation level REPEATABLE READ. `written` has the leaves of a file in their order
+    (`frameledger.heads_file`). Raises the errors of that iterator.
     """
     receipts: Counter[tuple[bytes, int, bytes]] = Counter()
-    moved: list[Living] = []
+    grown: list[Living] = []
     async with (
         aclosing(_by_context(connection)) as conversations,
-        aclosing(_side_by_side(_recorded(written, receipts), conversations)) as pairs,
+        aclosing(_paired(_recorded(written, receipts), conversations)) as pairs,
     ):
         async for recorded, now in pairs:
             for erased in () if now is None else now.receipts:
@@ -71,21 +71,24 @@ async def compare(
                 if now is not None and now.living is not None:
                     yield ComparedHead("new", now.context_id, now.living.version)
                 continue
-            change = _judged(recorded, now)
+            change = _status_of(recorded, now)
             if change is None:
-                moved.append(recorded.head)
+                grown.append(recorded.head)
             else:
                 yield change
-            if len(moved) >= LOOKED_UP:
-                for one in await _looked_up(connection, moved):
+            if len(grown) >= MAX_LOOKUPS:
+                for one in await _by_links(connection, grown):
                     yield one
-                moved.clear()
-    for one in await _looked_up(connection, moved):
+                grown.clear()
+    for one in await _by_links(connection, grown):
         yield one
     for (name, version, _), count in receipts.items():
         for _ in range(count):
             yield ComparedHead(
-                "receipt_missing", None, version, f"the receipt whose leaf has the name {name.hex()} is gone"
+                "receipt_missing",
+                None,
+                version,
+                f"the receipt whose leaf has the name {name.hex()} is missing",
             )
 
 
@@ -95,12 +98,12 @@ class _Recorded:
 
     head: Living
     receipts: list[Erased]
-    """Those of its own id."""
+    """The receipts of its id."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Now:
-    """What the database has of a context id."""
+    """The head and the receipts of a context id in the database."""
 
     context_id: str
     receipts: list[Erased]
@@ -125,11 +128,11 @@ async def _by_context(connection: Connection) -> AsyncGenerator[_Now, None]:
         yield current
 
 
-async def _side_by_side(
+async def _paired(
     recorded: Iterable[_Recorded], conversations: AsyncGenerator[_Now, None]
 ) -> AsyncGenerator[tuple[_Recorded | None, _Now | None], None]:
-    """Yields, for each id in their order, what the file and what the database have; None for nothing. Both are sorted
-    by id."""
+    """Yields, for each id in order, the entry of the file and that of the database; None if there is none. Both are
+    sorted by id."""
     now = await anext(conversations, None)
     for one in recorded:
         while now is not None and now.context_id < one.head.context_id:
@@ -169,26 +172,26 @@ def _add(receipts: Counter[tuple[bytes, int, bytes]], erased: Erased, count: int
         del receipts[key]
 
 
-def _judged(recorded: _Recorded, now: _Now | None) -> ComparedHead | None:
-    """Returns the state of a conversation; None if its link at the old version has to decide."""
+def _status_of(recorded: _Recorded, now: _Now | None) -> ComparedHead | None:
+    """Returns the state of a conversation; None if it depends on the link at the old version."""
     head = recorded.head
     name, version = head.context_id, head.version
     if now is None:
-        return ComparedHead("missing", name, version, "it is gone, and no receipt says why")
-    # Receipts are only ever added, and after those that were there.
+        return ComparedHead("missing", name, version, "it is missing, and has no receipt of an erasure")
+    # Receipts are only added, after the existing ones.
     if len(now.receipts) > len(recorded.receipts):
         return _erased(head, now.receipts[len(recorded.receipts)])
     if now.living is None:
-        return ComparedHead("missing", name, version, "its head is gone, and no receipt says why")
+        return ComparedHead("missing", name, version, "its head is missing, and has no receipt of an erasure")
     if now.living.version < version:
-        return ComparedHead("truncated", name, version, f"it ends with version {now.living.version} now")
+        return ComparedHead("truncated", name, version, f"it now ends at version {now.living.version}")
     if now.living.version == version:
-        return _linked(head, now.living.chain, "unchanged")
+        return _by_link(head, now.living.chain, "unchanged")
     return None
 
 
 def _erased(head: Living, receipt: Erased) -> ComparedHead:
-    """Returns what the first receipt since then says about the head in the file."""
+    """Returns the state of a head in the file by the first receipt after it."""
     name, version = head.context_id, head.version
     if receipt.version < version:
         return ComparedHead(
@@ -199,18 +202,18 @@ def _erased(head: Living, receipt: Erased) -> ComparedHead:
     return ComparedHead("erased", name, version, f"it was erased at version {receipt.version}")
 
 
-async def _looked_up(connection: Connection, moved: list[Living]) -> list[ComparedHead]:
-    """Returns which of these conversations continue their heads in the file, by their links at that version."""
-    if not moved:
+async def _by_links(connection: Connection, grown: list[Living]) -> list[ComparedHead]:
+    """Returns the states of these conversations by their links at the versions in the file."""
+    if not grown:
         return []
-    stored = await leaves.links(connection, [(head.context_id, head.version) for head in moved])
-    return [_linked(head, stored.get(head.context_id), "continued") for head in moved]
+    stored = await leaves.links(connection, [(head.context_id, head.version) for head in grown])
+    return [_by_link(head, stored.get(head.context_id), "continued") for head in grown]
 
 
-def _linked(head: Living, stored: bytes | None, otherwise: What) -> ComparedHead:
+def _by_link(head: Living, stored: bytes | None, otherwise: What) -> ComparedHead:
     name, version = head.context_id, head.version
     if stored is None:
-        return ComparedHead("missing", name, version, f"its frame of version {version} is gone")
+        return ComparedHead("missing", name, version, f"its frame of version {version} is missing")
     if stored != head.chain:
         return ComparedHead(
             "rewritten",

@@ -1,4 +1,4 @@
-"""Checks the hash chain of stored frames, computed again from their bytes, and that their versions have no gaps."""
+"""Checks the hash chain of stored frames by computing it from their bytes, and that their versions have no gaps."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from frameledger_services.store.stored_rows import StoredFrameRow
 class ChainCheck:
     """Checks the frames of one conversation, in order.
 
-    A link that differs is reported once: the frames after it are checked against the stored one.
+    A wrong link is reported once: the frames after it are checked against the stored link.
     """
 
     def __init__(self, head: Head, differences: Differences) -> None:
-        """`head`: the state to continue from, which is that of the conversation's beginning or of what was verified
-        before."""
+        """`head` is the state to continue from: that of the conversation's beginning or of an earlier verification."""
         self.version = head.version
         self.chain = head.chain
         self.started_at = head.started_at

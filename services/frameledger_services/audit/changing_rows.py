@@ -1,7 +1,7 @@
 """Compares the rows of runs and calls, which later frames change, with the fold of the frames.
 
-A row is compared when its run or call is over, or at the end if it is still in progress. The rows are read once, in the
-order of the versions at which they began.
+A row is compared when its run or call has ended, or at the end if it is still in progress. The rows are read once, in
+the order of the versions at which they began.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A row that frames still change: as it should be, and as it is stored."""
+    """The expected and the stored row of a run or call in progress."""
 
     expected: dict[str, Any]
     stored: dict[str, Any]
 
 
 class ChangingRows:
-    """Rows that frames change after they began: runs, or calls."""
+    """Compares the rows of one table that later frames change: runs, or calls."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ChangingRows:
         *,
         is_all: bool,
     ) -> None:
-        """`is_all`: the fold began with the conversation, so no row began before it."""
+        """With `is_all` the fold began with the conversation, so no row is older than the fold."""
         self._is_all = is_all
         self._name = str(table.name)
         self._key = key
@@ -57,7 +57,7 @@ class ChangingRows:
         """Rows that later frames may change."""
 
         self._older: dict[Key, _Pair] = {}
-        """Rows that began before the fold did. Of these, only what the fold changed is expected."""
+        """Rows that began before the fold. Only the columns that the fold changed are compared."""
 
     async def compare(
         self,
@@ -67,9 +67,9 @@ class ChangingRows:
         last: int,
         still_open: set[Key],
     ) -> None:
-        """Take the next piece of the fold, the versions `first` to `last`, and compare the rows that are over after it.
+        """Process the next piece of the fold, the versions `first` to `last`, and compare the rows that ended by then.
 
-        Called once for each piece, in order. `new` are the rows that begin in it, `patches` the columns that it
+        Called once for each piece, in order. `new` has the rows that begin in it, `patches` the columns that it
         changes in any row, and `still_open` the rows that later pieces may change.
         """
         self._begin(new, await self._read(first, last))
@@ -78,8 +78,8 @@ class ChangingRows:
             self._compare_row(key, self._open.pop(key))
 
     async def finish(self, after: int) -> None:
-        """Compare the rows that are still open or began before the fold did, after the last piece; report stored rows
-        that the fold has not. The fold began after the version `after`."""
+        """Compare the remaining rows after the last piece: open ones, and those that began before the fold. Report
+        stored rows that are not in the fold. The fold began after the version `after`."""
         for key, pair in self._open.items():
             self._compare_row(key, pair)
         for row in (await self._read(after + 1, FOR_EVER)).values():
@@ -92,8 +92,8 @@ class ChangingRows:
             self._compare_row(key, _Pair({**dict.fromkeys(since), **pair.expected}, row))
 
     async def _read(self, first: int, last: int) -> dict[Key, dict[str, Any]]:
-        """Returns the next stored rows, up to the version `last`. Rows from before the fold began have a version below
-        `first`; they are kept as older ones instead."""
+        """Returns the next stored rows, up to the version `last`. Rows with a version below `first` began before the
+        fold, and are kept in `_older` instead."""
         rows: dict[Key, dict[str, Any]] = {}
         for version, *values in await self._rows.upto(last):
             row = dict(zip(self._columns, values, strict=True))
@@ -105,7 +105,7 @@ class ChangingRows:
         return rows
 
     def _begin(self, new: Mapping[Key, Mapping[str, Any]], stored: dict[Key, dict[str, Any]]) -> None:
-        """Pair the rows that should begin with those that are `stored`."""
+        """Pair the expected new rows with the `stored` ones."""
         for key, columns in new.items():
             expected = {**self._defaults, **columns}
             if (row := stored.pop(key, None)) is None:
@@ -122,7 +122,7 @@ class ChangingRows:
                     pair.expected[name] = pair.expected[name] + value if name in COUNTED else value
             elif (pair := self._older.get(key)) is not None:
                 pair.expected.update((name, value) for name, value in columns.items() if name not in COUNTED)
-            # Else no such row is stored, which was reported if it began in the fold.
+            # Otherwise the row is not stored, which was reported if it began in the fold.
 
     def _compare_row(self, key: Key, pair: _Pair) -> None:
         expected, row = pair.expected, pair.stored
@@ -162,8 +162,8 @@ _WRITTEN_AT: tuple[tuple[str, str], ...] = (
     ("opened_version", "opened_version opened_at status"),
     ("dispatched_version", "dispatched_version dispatched_at status"),
 )
-"""For each version in a row, the columns that its frame wrote. A column in several was written last by the first of
-these versions that the row has."""
+"""For each version column of a row, the columns that its frame wrote. If several have a column, the first of these that
+the row has was the last to write it."""
 
 
 def _version_of(name: str, expected: Mapping[str, Any], row: Mapping[str, Any]) -> int:

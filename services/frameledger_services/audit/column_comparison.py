@@ -11,9 +11,9 @@ NULL_BEFORE = frozenset({"idempotency_key", "said_at", "is_copy"})
 
 
 def was_written_before(name: str, was: object, message: bytes) -> bool:
-    """Whether older releases wrote this value into this column of this message.
+    """Returns whether older releases wrote this value into this column of this message.
 
-    They read no text of a provider's own items, and no calls beside content, even empty content. Such rows stay until
+    They read no text of a provider's own items, and no calls besides content, even empty content. Such rows stay until
     their conversation is rebuilt for another reason.
     """
     if name != "text":
@@ -26,7 +26,7 @@ def was_written_before(name: str, was: object, message: bytes) -> bool:
 
 
 def same_json(was: str, expected: bytes) -> bool:
-    """Whether two JSON texts have one value; the text itself may be that of an older release."""
+    """Returns whether two JSON texts have the same value. Older releases may have written another text of it."""
     if was.encode() == expected:
         return True
     try:

@@ -5,10 +5,9 @@
         await comparison.compare(refold.fold(page), refold.head)
     await comparison.finish(refold.head)
 
-Each table is read once, in the order of versions, next to the fold: a row is compared when the fold comes to the
-version at which it begins, and its end when the fold comes to that. Runs and calls are rows that change: they are
-compared when they are over, and those still in progress at the end (`changing_rows`). The head is compared by
-`head_comparison`.
+Each table is read once, in the order of versions, in parallel with the fold: a row is compared when the fold reaches
+the version at which it begins, and its end when the fold reaches that. Rows of runs and calls change: they are compared
+when they have ended, and those in progress at the end (`changing_rows`). The head is compared by `head_comparison`.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ _AT = len(StoredFrameRow._fields) - len(Derived._fields)
 
 
 class TableComparison:
-    """Compares what the tables hold of one conversation."""
+    """Compares the rows of one conversation in all tables but `contexts`."""
 
     def __init__(self, rows: StoredRows, differences: Differences, *, is_all: bool) -> None:
-        """`rows` are those of versions after the one from which the fold continues; or all of them, if it starts at the
-        beginning (`is_all`)."""
+        """`rows` has the rows of versions after the one from which the fold continues; or with `is_all` all rows, if it
+        starts at the beginning."""
         self._differences = differences
         self._rows = rows
         self._runs = ChangingRows(tables.runs, ("run_id",), rows.runs, differences, is_all=is_all)
@@ -73,13 +72,13 @@ class TableComparison:
         )
 
     async def finish(self, head: Head, after: int = 0) -> None:
-        """Compare what is still in progress at the end, and find rows of versions that the fold did not reach. `after`
-        is the version after which it began."""
+        """Compare the rows in progress at the end, and report rows of versions that the fold did not reach. The fold
+        began after the version `after`."""
         for row in await self._rows.begun.upto(FOR_EVER):
-            self._message_too_many(row)
+            self._add_unexpected_message(row)
         for valid_to, era, position, valid_from, *_ in await self._rows.ended.upto(FOR_EVER):
             if valid_from <= head.version:
-                self._end_differs(era, position, valid_from, valid_to, None)
+                self._add_end_difference(era, position, valid_from, valid_to, None)
         for row in await self._rows.eras.upto(FOR_EVER):
             self._differences.add(row[0], "eras", ROW, row[3], None, {"valid_from": row[0]})
         for row in await self._rows.settings.upto(FOR_EVER):
@@ -121,7 +120,7 @@ class TableComparison:
                     said_by = replaced.run_id
                 self._compare_message(row, said_by, stored_row, last)
         for extra in stored_by_place.values():
-            self._message_too_many(extra)
+            self._add_unexpected_message(extra)
         for _, era, position, version in piece.rows.ended:
             if ended.pop((era, position, version), None) is None:
                 self._differences.add(
@@ -130,14 +129,14 @@ class TableComparison:
         for end in ended.values():
             # If it began in this piece, its end was compared with the row.
             if end.valid_from < first:
-                self._end_differs(end.era, end.position, end.valid_from, end.valid_to, "later")
+                self._add_end_difference(end.era, end.position, end.valid_from, end.valid_to, "later")
 
     def _compare_message(
         self, row: MessageRow, said_by: str | None, stored_row: Sequence[Any], last: int
     ) -> None:
         version, _, era, position, _, valid_to, role, text, run_id, message, said_at = stored_row
         key = _message_key(era, position, version)
-        # What ends after this piece is compared when the fold comes to its end.
+        # An end after this piece is compared when the fold reaches it.
         if valid_to != row.valid_to and (row.valid_to != FOR_EVER or valid_to <= last):
             self._differences.add(
                 min(valid_to, row.valid_to), "messages", "valid_to", valid_to, row.valid_to, key
@@ -153,10 +152,12 @@ class TableComparison:
         if not same_json(message, row.message):
             self._differences.add(version, "messages", "message", message, row.message.decode(), key)
 
-    def _message_too_many(self, row: Sequence[Any]) -> None:
+    def _add_unexpected_message(self, row: Sequence[Any]) -> None:
         self._differences.add(row[0], "messages", ROW, row[9], None, _message_key(row[2], row[3], row[4]))
 
-    def _end_differs(self, era: int, position: int, valid_from: int, valid_to: int, expected: object) -> None:
+    def _add_end_difference(
+        self, era: int, position: int, valid_from: int, valid_to: int, expected: object
+    ) -> None:
         key = _message_key(era, position, valid_from)
         self._differences.add(valid_to, "messages", "valid_to", valid_to, expected, key)
 
@@ -182,7 +183,7 @@ class TableComparison:
 
 
 def _unfinished_runs(state: State) -> Iterator[str]:
-    """Yields the runs that may still change: the open and the pending one, and what answers elsewhere count as."""
+    """Yields the runs that may still change: the open and the pending one, and those of answers from elsewhere."""
     for run in (state.runs.open, state.runs.wanted):
         if run is not None:
             yield run.run_id

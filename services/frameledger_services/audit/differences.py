@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-KEPT = 50
-"""Number of differences of one conversation that are kept; the others are counted."""
+MAX_KEPT = 50
+"""Maximum differences of a conversation that are kept; the others are only counted."""
 
 ROW = "row"
-"""The field of a difference that is a whole row: one that is missing, or one too many."""
+"""The field of a difference that is a whole row: a missing or an unexpected one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A column of a row with a wrong value; with the field `ROW` a row that is missing (`stored` is None) or should not
-    exist (`expected` is None)."""
+    """A column with a wrong value; or, with the field `ROW`, a row that is missing (`stored` is None) or unexpected
+    (`expected` is None)."""
 
     version: int
     """The first version of the conversation at which it differs."""
@@ -30,14 +30,14 @@ class Difference:
 
     @property
     def is_of_a_frame(self) -> bool:
-        """Whether it is in data that a rebuild reads and so does not replace: frames, except what the fold says of
-        them."""
+        """Whether it is in data that a rebuild reads and does not replace: frames, except for the columns that the fold
+        derives."""
         return self.table == "frames" and self.field not in ("outcome", "reason")
 
 
 @dataclass(slots=True)
 class Differences:
-    """The differences of one conversation, as they are found; the first `KEPT` of them by their versions."""
+    """The differences of one conversation: the first `MAX_KEPT` by their versions, and the count of all."""
 
     count: int = 0
     kept: list[Difference] = field(default_factory=list)
@@ -53,21 +53,21 @@ class Differences:
     ) -> None:
         self.count += 1
         self.kept.append(Difference(version, table, key or {}, field, stored, expected))
-        if len(self.kept) > 2 * KEPT:
+        if len(self.kept) > 2 * MAX_KEPT:
             self.kept = self.in_order()
 
     def extend(self, others: Differences) -> None:
-        """Add what was found elsewhere."""
+        """Add the differences of another comparison."""
         self.count += others.count
         self.kept = [*self.kept, *others.kept]
-        if len(self.kept) > KEPT:
+        if len(self.kept) > MAX_KEPT:
             self.kept = self.in_order()
 
     def in_order(self) -> list[Difference]:
-        """Returns the kept ones by version, those of one version in the order in which they were found."""
-        return sorted(self.kept, key=lambda one: one.version)[:KEPT]
+        """Returns the kept differences by version, then in the order in which they were found."""
+        return sorted(self.kept, key=lambda one: one.version)[:MAX_KEPT]
 
     @property
     def first(self) -> Difference | None:
-        """The one of the lowest version."""
+        """The difference with the lowest version."""
         return min(self.kept, key=lambda one: one.version, default=None)

@@ -1,4 +1,4 @@
-"""A conversation after its erasure, for restoring missing frames: where its records begin, and which were left out."""
+"""A conversation after its erasure, for restoring missing frames: where its records begin, and which were skipped."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from frameledger_services.store.valid_to import FOR_EVER
 
 
 class Life:
-    """The present life of a conversation. Its state is folded from the stored frames up to each gap, and from the
-    restored ones, because which run or call it knows decides which records were left out (RA5.lives).
+    """The current life of a conversation: its part after the latest erasure. Its state is folded from the stored frames
+    up to each gap, and from the restored ones, because the runs and calls in it decide which records the projector
+    skipped (RA5.lives).
 
-    Without an erasure nothing is folded, and nothing was left out.
+    Without an erasure nothing is folded, and no record was skipped.
     """
 
     def __init__(self, connection: Connection, head: Head, parked_version: int | None) -> None:
@@ -35,7 +36,7 @@ class Life:
         self.first_version = head.version + 1
         self.first_chain = head.chain
         self.not_before = head.last_at
-        """The time of the frame that erased what was before: none is older. None if there was none."""
+        """The time of the erasing frame, which no frame of this life precedes; None without an erasure."""
 
     @classmethod
     async def load(cls, connection: Connection, context_id: ContextId) -> Life:
@@ -44,12 +45,12 @@ class Life:
         return cls(connection, head, stored[context_id]["parked_version"] if stored else None)
 
     async def is_over(self) -> bool:
-        """Whether the conversation was erased since this was loaded."""
+        """Returns whether the conversation was erased since this was loaded."""
         newest = await stored_heads.beginning(self._connection, self._head.context_id)
         return newest.version + 1 != self.first_version
 
     async def place_before(self, topic: str, partition: int) -> LogPosition | None:
-        """Returns where the last record of the erased life lies in a partition: that of the erasing frame, or else of
+        """Returns the position of the last record of the erased life in a partition: that of the erasing frame, else of
         its last stored frame. None if there is none."""
         if self._head.state.erased is None:
             return None
@@ -84,12 +85,12 @@ class Life:
         self._state = head.state
 
     def is_left_out(self, version: int, logged: LoggedFrame) -> bool:
-        """Whether the projector left this record out, and gave its version to another one."""
+        """Returns whether the projector skipped this record, so that its version belongs to another one."""
         is_left_out = is_late if version <= self._upto else is_late_whatever_is_known
         return is_left_out(self._state, self._head.erased_at, logged)
 
     def fold(self, version: int, logged: LoggedFrame, logged_at: datetime) -> None:
-        """Fold a restored frame, so that `is_left_out` knows what it began."""
+        """Fold a restored frame, so that `is_left_out` knows the runs and calls that it began."""
         if self._head.state.erased is not None and version <= self._upto:
             self._state = evolve(self._state, logged.frame, logged_at).state
 

@@ -15,17 +15,17 @@ from frameledger_services.projector.writer import state_columns
 from frameledger_services.store import heads
 
 NOT_COMPARED = frozenset({"version", "started_at", "last_at", "duplicate_count", "chain"})
-"""Attributes of a head that do not follow from its frames (a duplicate leaves none), or that the check of the chain
+"""Attributes of a head that cannot be derived from its frames (a duplicate stores none), or that the check of the chain
 compares."""
 
 
 def compare_head(
     differences: Differences, row: Mapping[str, Any], head: Head, states: Mapping[int, State]
 ) -> None:
-    """Compare a row of `contexts` (`stored_rows.heads`) with the head that was folded up to its version, or up to
-    where it is parked, and its stored state with the one of its version, if `states` has that.
+    """Compare a row of `contexts` (`stored_rows.heads`) with the head that was folded up to its version, or up to the
+    parked frame, and its stored state with that of its version, if `states` has it.
 
-    Version, chain and times are not compared: they are of all frames, also of those that are parked.
+    Version, chain and times are not compared, because they include parked frames.
     """
     version = int(row["version"])
     expected = {
@@ -44,7 +44,7 @@ def compare_head(
 
 
 def check_fold_version(differences: Differences, row: Mapping[str, Any]) -> None:
-    """Check that a row of `contexts` and its state name the same fold, whichever that is."""
+    """Check that a row of `contexts` and its state name the same fold version."""
     try:
         state = json.loads(str(row["state"]))
     except (ValueError, RecursionError):
@@ -68,7 +68,7 @@ def _compare_state(differences: Differences, row: Mapping[str, Any], state: Stat
 
 
 def state_differences(was: State, expected: State) -> Iterable[tuple[str, object, object]]:
-    """Yields the fields in which two states differ, by their paths, as JSON has them."""
+    """Yields the fields in which two states differ, by their paths in JSON."""
     stored_text, expected_text = stored.dump(was), stored.dump(expected)
     if stored_text != expected_text:
         yield from _paths(json.loads(stored_text), json.loads(expected_text), "state")

@@ -1,6 +1,6 @@
 """The Merkle root over all heads and all receipts: one hash for the whole database.
 
-`frameledger.leaves` says what a leaf is. The heads are streamed in one ordered scan, and the tree keeps one hash for
+`frameledger.leaves` defines the leaves. The heads are streamed in one ordered scan, and the tree keeps one hash for
 each level, so memory does not grow with the number of conversations.
 """
 
@@ -26,16 +26,16 @@ from frameledger_services.store.leaves import StoredLeaf
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The root of a database at one time: what an operator records elsewhere."""
+    """The root of a database at one time, which an operator records elsewhere."""
 
     hash: bytes
     conversations: int
     receipts: int
-    """How many receipts of erased conversations the tree has."""
+    """The number of receipts of erased conversations in the tree."""
 
     at: datetime
-    """When the transaction began, by the database's clock. The tree has everything that was committed before, and may
-    have what was committed in the milliseconds after."""
+    """The start of the transaction, by the database's clock. The tree has all commits before it, and may have those of
+    the milliseconds after it."""
 
     release: str
 
@@ -45,8 +45,8 @@ class Root:
         return self.conversations + self.receipts
 
     def to_json(self) -> dict[str, str | int]:
-        """Returns what is published and printed: the root in hexadecimal digits, the number of leaves, the time, the
-        release."""
+        """Returns the root as it is published and printed: the hash in hexadecimal digits, the number of leaves, the
+        time and the release."""
         return {
             "root": self.hash.hex(),
             "leaves": self.leaf_count,
@@ -57,7 +57,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A root, and one conversation's leaf with its path to it."""
+    """A root, and the leaf of one conversation with its path to the root."""
 
     root: Root
     leaf: Living | Erased
@@ -80,7 +80,7 @@ async def snapshot(settings: Settings, name: str) -> AsyncIterator[Connection]:
 
 
 async def compute(connection: Connection, each: Callable[[Living | Erased], None] | None = None) -> Root:
-    """Returns the root of what this transaction sees. `each` is called with every leaf, in order."""
+    """Returns the root of this transaction's snapshot. Calls `each` with every leaf, in order."""
     root, _, _ = await _grow(connection, None, each)
     return root
 
@@ -88,8 +88,8 @@ async def compute(connection: Connection, each: Callable[[Living | Erased], None
 async def trace(
     connection: Connection, context_id: str, each: Callable[[Living | Erased], None]
 ) -> Traced | None:
-    """Returns the root of what this transaction sees, with the leaf and path of a conversation: of its head, or of its
-    newest receipt if it was erased and does not live again. None if it has neither."""
+    """Returns the root of this transaction's snapshot, with the leaf and path of a conversation: of its head, or of its
+    newest receipt if it was erased and not begun again. None if it has neither."""
     root, tree, traced = await _grow(connection, context_id, each)
     return None if traced is None else Traced(root, traced, tree.path())
 
@@ -124,7 +124,7 @@ async def _grow(
     traced: Living | Erased | None = None
     async with aclosing(in_order(connection)) as ordered:
         async for context_id, leaf in ordered:
-            # The last leaf of an id is the one that counts: its head, or else its newest receipt.
+            # The last leaf of an id counts: its head, else its newest receipt.
             is_traced = context_id == traced_id
             tree.add(leaf.leaf(), trace=is_traced)
             if is_traced:
@@ -144,7 +144,7 @@ async def in_order(connection: Connection) -> AsyncGenerator[tuple[str, Living |
     ):
         receipt = await anext(receipts, None)
         async for head in heads:
-            # The order of code points is that of the bytes in UTF-8.
+            # Code points have the same order as their bytes in UTF-8.
             while receipt is not None and receipt.context_id <= head.context_id:
                 yield receipt.context_id, _erased(receipt)
                 receipt = await anext(receipts, None)

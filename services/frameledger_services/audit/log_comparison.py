@@ -1,11 +1,11 @@
 """Compares stored frames with their records on the log, as far as it still has them, in both directions.
 
-A stored frame has to have its record, with the same key, bytes, id, source, cause, trace and time, and after that of
-the frame before it. A record has to have its frame, unless it repeats one, was forwarded, is a dead letter, or belongs
-to an erased life. Frames whose records have expired, or were in an older generation of the topic, cannot be judged;
-they are no differences.
+A stored frame must have its record, with the same key, bytes, id, source, cause, trace and time, after the record of
+the previous frame. A record must have its frame, unless it is a repetition, was forwarded, is a dead letter, or belongs
+to an erased life. Frames whose records have expired, or were in an older generation of the topic, cannot be compared;
+they are not differences.
 
-Each partition is read once, next to one statement that reads the tables in the same order: in bounded memory.
+Each partition is read once, in parallel with one statement that reads the tables in the same order, in bounded memory.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class ComparedWithLog:
     """Number of records that were read."""
 
     differences: dict[str, Differences] = field(default_factory=dict)
-    """The differences by conversation; those without a conversation are under the empty text."""
+    """The differences by conversation; those without one have the key `""`."""
 
     def of(self, context_id: str) -> Differences:
-        """Returns the differences of a conversation, to be added to."""
+        """Returns the differences of a conversation, to which callers add."""
         return self.differences.setdefault(context_id, Differences())
 
 
@@ -61,11 +61,11 @@ async def compare_with_log(
     context_ids: Collection[str] | None,
     progress: Callable[[], object] = lambda: None,
 ) -> ComparedWithLog:
-    """Compare the frames of these conversations, of all if that is None, with their records on Kafka.
+    """Compare the frames of these conversations, or of all if None, with their records on Kafka.
 
-    In the caller's transaction, which is REPEATABLE READ: what a projector writes meanwhile is no difference. Calls
-    `progress` with each record. Raises `BrokerError`, TimeoutError, psycopg's errors, and `LogChangedError` if the log
-    is not the one that this database was filled from.
+    Runs in the caller's transaction, which is REPEATABLE READ: concurrent writes of a projector are not differences.
+    Calls `progress` for each record. Raises `BrokerError`, TimeoutError, psycopg's errors, and `LogChangedError` if
+    this database was filled from another log.
     """
     topic = TopicNames(settings.topic_prefix).frames
     described = await topic_identity.describe(settings, topic)
@@ -129,7 +129,7 @@ async def _parts(
             continue
         of_it = [one for one in receipts if one.partition == position.partition]
         ranges = [
-            # Also frames after the end: they name records that do not exist.
+            # Includes frames after the end, which name records that do not exist.
             OffsetRange(position.partition, number, first, below)
             for number, below in spans(of_it, generation)
             if first < below
@@ -139,7 +139,7 @@ async def _parts(
 
 
 class _Partition:
-    """One partition being compared."""
+    """The comparison of one partition."""
 
     def __init__(
         self,
@@ -180,8 +180,8 @@ class _Partition:
     async def _without_records(
         self, row: FrameOnLog | None, rows: AsyncIterator[FrameOnLog], below: int
     ) -> FrameOnLog | None:
-        """Report the frames below an offset, from `row` on: they have no records, some of which may have expired since
-        the comparison began. Returns the next frame."""
+        """Report the frames below an offset, from `row` on, as without records, except those whose records may have
+        expired since the comparison began. Returns the next frame."""
         first: int | None = None
         while row is not None and row.offset < below:
             if first is None:
@@ -230,7 +230,7 @@ class _Partition:
             self._result.frames += 1
 
     async def _no_row(self, record: Record) -> None:
-        """Report a record without a frame, unless there is a reason for it."""
+        """Report a record without a frame, unless that is expected."""
         generation = generation_at(((span.generation, span.end) for span in self._part.spans), record.offset)
         _, logged = decode_record(replace(record, generation=generation))
         if isinstance(logged, LoggedFrame) and not is_at_home(record, self._partitions):
@@ -248,6 +248,6 @@ class _Partition:
         self._result.of(context_id or "").add(before + 1, "log", ROW, None, f"a frame is on the log, {where}")
 
     async def _may_be_late(self, logged: LoggedFrame) -> bool:
-        """Whether the projector may have left a frame out, which lies after the latest erasure of its conversation."""
+        """Returns whether the projector may have skipped a frame after the latest erasure of its conversation."""
         begins = await erasures.beginnings(self._connection, [logged.context_id])
         return any(may_be_late(one, logged) for one in begins.values())

@@ -12,7 +12,7 @@ from frameledger.heads_file import HeadsFileError, HeadsHeader
 from frameledger.proofs import ProofHeader, Proven
 
 FIRST_BYTES = 64 * 1024
-"""More bytes than the first line of any of these files has."""
+"""An upper bound of the bytes in the first line of any of these files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class ProofFile:
 
     @property
     def statement(self) -> str:
-        """Returns what it proves, in a sentence."""
+        """Returns a sentence that says what it proves."""
         return self.proven.statement()
 
     @property
@@ -34,13 +34,13 @@ class ProofFile:
 
 @dataclass(frozen=True, slots=True)
 class HeadsFile:
-    """A file of heads whose lines make its root."""
+    """A verified file of heads: its lines produce its root."""
 
     header: HeadsHeader
 
     @property
     def statement(self) -> str:
-        """Returns what the file is, in a sentence."""
+        """Returns a sentence that describes the file."""
         return (
             f"These {self.header.leaves:,} heads make this root. By the file it was computed at {self.header.at} by "
             f"release {self.header.release}."
@@ -53,7 +53,7 @@ class HeadsFile:
 
 
 def verify_file(path: Path, root: bytes | None) -> ProofFile | HeadsFile:
-    """Verify a file, against a root of 32 bytes if one is given; else against the root that it names itself.
+    """Verify a file against a root of 32 bytes, by default the one in the file.
 
     Reads it as a stream. Raises `ProofError`, `HeadsFileError` and OSError.
     """
@@ -64,8 +64,8 @@ def verify_file(path: Path, root: bytes | None) -> ProofFile | HeadsFile:
 
 
 def kind_of(path: Path) -> Literal["proof", "heads", "export"] | None:
-    """Returns the kind of a file by its first line, an export being a file of `transfer.lines`; None if it is none of
-    them. Raises OSError."""
+    """Returns the kind of a file by its first line; None if it is none of them. An export is a file of
+    `transfer.lines`. Raises OSError."""
     with path.open("rb") as file:
         first = file.readline(FIRST_BYTES)
     try:
@@ -78,17 +78,17 @@ def kind_of(path: Path) -> Literal["proof", "heads", "export"] | None:
         return "export"
     if header.get("format") == heads_file.FORMAT:
         return "heads"
-    # For a proof whose first line was changed, the error says what is wrong in it.
+    # For a proof whose first line was changed, the error names the problem.
     return "proof" if header.keys() & ProofHeader.model_fields.keys() else None
 
 
 def verify_heads(path: Path, root: bytes | None) -> HeadsHeader:
-    """Returns the header of a file of heads. Raises `HeadsFileError` if its lines do not make its root, or if that is
-    not `root`; and OSError."""
+    """Returns the header of a file of heads. Raises `HeadsFileError` if its lines do not produce its root, or if that
+    differs from `root`; and OSError."""
     with path.open("rb") as lines:
         header, leaves = heads_file.read(lines)
         if root is not None and header.root != root.hex():
-            raise HeadsFileError(f"The file is of another root: {header.root}, not {root.hex()}.")
+            raise HeadsFileError(f"The file has another root: {header.root}, not {root.hex()}.")
         for _ in leaves:
             pass
     return header

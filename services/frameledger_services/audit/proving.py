@@ -1,4 +1,4 @@
-"""Makes a proof: writes the frames of a conversation, as they are read, and their Merkle path to a root."""
+"""Writes a proof: the frames of a conversation, as they are read, and their Merkle path to a root."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from frameledger_services.store.stored_rows import StoredFrameRow
 
 
 class UnprovableError(RefusedError):
-    """The stored frames of a conversation do not lead to the head that is to be proved.
+    """The stored frames of a conversation do not produce the head that is to be proved.
 
     Remedy: Run `frameledger verify` on the conversation: it names the first version that was changed.
     """
@@ -28,8 +28,8 @@ async def write_proof(
 ) -> int:
     """Write the proof of a conversation up to the version of its leaf, line by line. Returns the number of frames.
 
-    In the transaction in which it was traced, or in any one if that was in a file. Raises `UnprovableError`, when lines
-    may have been written already.
+    Call it in the transaction that traced the leaf, or in any transaction if the leaf comes from a file. Raises
+    `UnprovableError`, possibly after some lines were written.
     """
     if isinstance(traced.leaf, Erased):
         write(_header(context_id, traced, None))
@@ -52,7 +52,7 @@ async def write_proof(
         raise UnprovableError(f"There are no frames of {context_id!r} up to version {traced.leaf.version}.")
     if (version, chain) != (traced.leaf.version, traced.leaf.chain):
         raise UnprovableError(
-            f"The stored frames of {context_id!r} lead to version {version} and the link {chain.hex()}; the "
+            f"The stored frames of {context_id!r} produce version {version} and the link {chain.hex()}; the "
             f"head that is to be proved has version {traced.leaf.version} and {traced.leaf.chain.hex()}."
         )
     return count
@@ -61,14 +61,14 @@ async def write_proof(
 async def _link_before(
     connection: Connection, context_id: str, first_version: int
 ) -> tuple[int, bytes] | None:
-    """Returns the link that the first stored frame follows, which is that of a receipt if it is not the very first."""
+    """Returns the link before the first stored frame: that of a receipt, unless its version is 1."""
     if first_version == 1:
         return None
     before = first_version - 1
     chain = await leaves.link_of_receipt(connection, context_id, before)
     if chain is None:
         raise UnprovableError(
-            f"The stored frames of {context_id!r} begin with version {first_version}, and no receipt is of version "
+            f"The stored frames of {context_id!r} begin with version {first_version}, and no receipt has version "
             f"{before}."
         )
     return before, chain

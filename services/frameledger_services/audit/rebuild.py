@@ -1,8 +1,8 @@
 """Folds many conversations again, compares each with its tables, and rebuilds those that differ, one at a time.
 
-Comparing takes no locks. Each rebuild is a transaction of its own (`projector.rebuild`), so the process may die
-anywhere: rebuilt conversations stay rebuilt, and are at most compared again. `rebuilds` has the progress; another call
-continues from there.
+The comparison takes no locks. Each rebuild is a separate transaction (`projector.rebuild`), so the process may die at
+any point: rebuilt conversations stay rebuilt, and are at most compared again. The table `rebuilds` has the progress;
+another call continues from there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from frameledger_services.store import rebuilds
 from frameledger_services.store.rebuilds import Candidate, RebuildKind, RebuildProgress, Selection, Source
 
 PAGE = 64
-"""The number of conversations after which progress is saved: at most so many are compared twice if the process dies."""
+"""The number of conversations after which progress is saved. At most as many are compared twice if the process dies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class RebuildOutcome:
     fold_version: int
     differences: Differences
     problem: str | None = None
-    """Why it cannot be folded again, or what a rebuild does not replace."""
+    """Why it cannot be folded again, or the difference that a rebuild does not replace."""
 
     rebuilt: Rebuilt | None = None
     unsent: str | None = None
-    """Why what follows from it is not published: it is in the outbox, for the partition's next owner."""
+    """Why its effects are not published: they are in the outbox, for the partition's next owner."""
 
     restored: int = 0
     """Number of frames whose missing rows were restored."""
@@ -58,19 +58,19 @@ Report = Callable[[RebuildOutcome], None]
 
 
 class AlreadyRunningError(RefusedError):
-    """Another process is doing the same rebuild.
+    """Another process is running the same rebuild.
 
-    Remedy: Wait for it; the table `rebuilds` says how far it is.
+    Remedy: Wait for it; the table `rebuilds` has its progress.
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"rebuild {number} is being done by another process")
+        super().__init__(f"another process is running rebuild {number}")
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The two connections of one job, both in autocommit: one whose transactions are REPEATABLE READ, for comparing,
-    and one for changes."""
+    """The two connections of a job, both in autocommit: one with REPEATABLE READ transactions for the comparison, and
+    one for changes."""
 
     reader: Connection
     writer: Connection
@@ -85,11 +85,11 @@ class RebuildOptions:
     why: str
     source: Source = "frames"
     restoring: Restoring | None = None
-    """With the source `kafka`: what restores missing frames from the log."""
+    """With the source `kafka`: restores missing frames from the log."""
 
     downgrade: bool = False
     staged_above: int = STAGED_ABOVE
-    """A conversation of more frames is folded before it is locked."""
+    """A conversation with more frames is folded before it is locked."""
 
     failpoint: Failpoint = failpoints.none
 
@@ -97,7 +97,7 @@ class RebuildOptions:
 async def rebuild_some(
     pairs: Sequence[Pair], options: RebuildOptions, context_ids: Sequence[str], send: Send, report: Report
 ) -> RebuildProgress:
-    """Fold these conversations again. Unknown ids are left out."""
+    """Fold these conversations again. Skips unknown ids."""
     progress = RebuildProgress(0)
     candidates = await rebuilds.named(pairs[0].reader, context_ids)
     await _Page(pairs, options, send, report, progress).run(candidates)
@@ -116,9 +116,9 @@ async def rebuild_many(
 ) -> RebuildProgress:
     """Fold all conversations of a selection again, in the order of their ids, as many at once as there are `pairs`.
 
-    Continues the newest interrupted rebuild of the same kind, unless `again`; `on_begin` is called with it, and with
-    the number of conversations that are left. Returns the sums of the whole rebuild. Raises `AlreadyRunningError` and
-    psycopg's errors; what was done by then stays.
+    Continues the newest interrupted rebuild of the same kind, unless `again`. Calls `on_begin` with it and the number
+    of conversations that are left. Returns the totals of the whole rebuild. Raises `AlreadyRunningError` and psycopg's
+    errors; conversations rebuilt before stay rebuilt.
     """
     connection = pairs[0].writer
     progress = await _begin(connection, options, selection, again=again)
@@ -147,7 +147,7 @@ async def _begin(
 
 
 class _Page:
-    """Some conversations, each done once, several of them at a time."""
+    """The rebuild of some conversations, each once, several at a time."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class _Page:
                 for pair in self._pairs:
                     tasks.create_task(self._work(pair, left))
         except BaseExceptionGroup as failed:
-            # The first one is enough: the others come from the same server, or were cancelled because of it.
+            # The first error is enough: the others come from the same server, or from the cancellation.
             raise exception_groups.first(failed) from None
 
     async def _work(self, pair: Pair, left: Iterator[Candidate]) -> None:
@@ -186,7 +186,7 @@ class _Page:
             self._report(outcome)
 
     async def _rebuild_one(self, pair: Pair, candidate: Candidate) -> RebuildOutcome | None:
-        """Returns None for a conversation that was erased meanwhile."""
+        """Returns the outcome; None for a conversation that was erased since it was listed."""
         context_id, fold = candidate.context_id, candidate.fold_version
         outcome = RebuildOutcome(context_id, candidate.version, fold, Differences())
         if fold > stored.FOLD_VERSION and not self._options.downgrade:
@@ -236,11 +236,11 @@ class _Page:
 
 
 def _damage(differences: Differences) -> str | None:
-    """What differs in frames, which no rebuild replaces; None if nothing does."""
+    """Returns a difference in frames, which no rebuild replaces; None if there is none."""
     for one in differences.in_order():
         if not one.is_of_a_frame:
             continue
         if one.field in ("chain", "payload", "row"):
             return f"its frames are damaged at version {one.version}: the column {one.field} differs"
-        return f"its frame of version {one.version} has another {one.field}, which no rebuild replaces"
+        return f"its frame of version {one.version} has a different {one.field}, which no rebuild replaces"
     return None

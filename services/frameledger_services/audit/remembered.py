@@ -1,4 +1,4 @@
-"""What is stored of a verified conversation, so that the next verification continues from there."""
+"""The stored result of verifying a conversation, from which the next verification continues."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from frameledger_services.store.verified import VerifiedUpTo
 
 
 def remember(head: Head, row: Mapping[str, Any]) -> VerifiedUpTo:
-    """Returns what is to be remembered of a head that was folded, and of its row of `contexts`."""
+    """Returns the result to store for a folded head and its row of `contexts`."""
     stored_head = {
         "counters": asdict(head.counters),
         "run_version": head.run_version,
@@ -36,26 +36,25 @@ def remember(head: Head, row: Mapping[str, Any]) -> VerifiedUpTo:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What was verified of a conversation."""
+    """The verified state of a conversation."""
 
     head: Head
-    """As it was folded."""
+    """The folded head."""
 
     rebuilt: int
-    """How often the conversation had been rebuilt."""
+    """The number of rebuilds of the conversation until then."""
 
     row: str
     """The digest of its row of `contexts`."""
 
     def is_unchanged(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row of `contexts` is the one that was verified."""
+        """Returns whether a row of `contexts` is the verified one."""
         return self.row == digest(row)
 
 
 def read(remembered: VerifiedUpTo, row: Mapping[str, Any]) -> Remembered | None:
-    """Returns what was remembered of these conversations, if this fold verified them and they were not rebuilt since,
-    with their row of `contexts`. None for others, and for an entry that somebody made unreadable: these are verified
-    again."""
+    """Returns the stored result of a conversation with this row of `contexts`, if this fold version verified it and it
+    was not rebuilt since. Returns None otherwise, or for an unreadable entry: the conversation is verified again."""
     if remembered.fold_version != stored.FOLD_VERSION:
         return None
     try:
@@ -84,7 +83,7 @@ def _head(remembered: VerifiedUpTo, head: Mapping[str, Any]) -> Head:
 
 
 def digest(row: Mapping[str, Any]) -> str:
-    """Returns a hash of a row of `contexts`, whatever the session's time zone."""
+    """Returns a hash of a row of `contexts` that does not depend on the session's time zone."""
     values = {
         name: str(value.timestamp()) if isinstance(value, datetime) else value for name, value in row.items()
     }

@@ -1,10 +1,10 @@
-"""Restores frames whose rows are missing from the log, each only if the hash chain proves that it is the right one.
+"""Restores missing rows of frames from the log, but only frames that the hash chain proves to be the original ones.
 
 The chain of the frames around a gap, or of the head, determines its content: the conversation's records at that place
-of the log are taken in their order, and nothing is written unless the chain closes. Dead letters are left out, and in a
-life after an erasure what the projector left out, by the same rule (`late_frames`). A frame is restored with the
-outcome `unknown`; the rebuild after it sets the right one, and `outcome_changes` records that. Parked frames are parked
-again. If the process dies, a gap is closed or not; the next call closes the rest.
+of the log are read in order, and nothing is written unless the chain closes. Dead letters are skipped, and after an
+erasure also records that the projector skipped, by the same rule (`late_frames`). A frame is restored with the outcome
+`unknown`; the rebuild after it sets the right one, and `outcome_changes` records that. Parked frames are parked again.
+If the process dies, each gap is closed or not; the next call closes the rest.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from frameledger_services.store.recovery import RecoveryReceipt
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """Missing frames of a life, and the stored frames at both ends: None for the beginning of the life, and after its
+    """Missing frames of a life, and the stored frames at both ends; None at the beginning of the life and after its
     newest frame."""
 
     life: Life
@@ -56,7 +56,7 @@ class _Gap:
         return self.versions.behind - self.versions.before - 1
 
     def is_closed_by(self, rows: Sequence[FrameRow], newest_chain: bytes) -> bool:
-        """Whether these rows are all that is missing: the chain continues from the last of them."""
+        """Returns whether these rows fill the gap: the chain continues from the last one."""
         if len(rows) < self.missing:
             return False
         chain, behind = rows[-1].chain, self.behind
@@ -78,11 +78,10 @@ class Restoring:
         self._failpoint = failpoint
 
     async def restore(self, connection: Connection, context_id: ContextId) -> int:
-        """Restore what is missing of a conversation, gap by gap, each in a transaction of its own. Returns the number
-        of frames; the missing ones of a gap are in memory together.
+        """Restore the missing frames of a conversation, gap by gap, each gap in its own transaction. Returns the number
+        of restored frames. The frames of one gap are in memory together.
 
-        Raises `DamagedFramesError` if the log does not have them any more, `BrokerError`, TimeoutError and psycopg's
-        errors.
+        Raises `DamagedFramesError` if the log no longer has them, `BrokerError`, TimeoutError and psycopg's errors.
         """
         life = await Life.load(connection, context_id)
         restored = 0
@@ -102,9 +101,7 @@ class Restoring:
             if held is None or await gap.life.is_over():
                 return 0  # erased meanwhile; in the second case another life has begun
             if not gap.is_closed_by(rows, held.chain):
-                problem = (
-                    f"{gap.missing} frames are missing, and the log does not have the ones that were there"
-                )
+                problem = f"{gap.missing} frames are missing, and the log does not have the original ones"
                 raise DamagedFramesError(context_id, gap.versions.before + 1, problem)
             restored = [_as_parked(row, held.parked_version) for row in rows]
             await insert_values(connection, Insert(tables.frames, FrameRow._fields, restored))
@@ -124,7 +121,7 @@ class Restoring:
                     continue
                 logged_at = logged_at_of(record, head)
                 if gap.behind is not None:
-                    # A copy of a record that the log lost is younger than the frame.
+                    # A republished copy of a lost record is younger than the frame.
                     logged_at = min(logged_at, gap.behind.logged_at)
                 head.version += 1
                 head.chain = next_link(head.chain, head.version, logged.source, record.value or b"")
@@ -186,12 +183,12 @@ class Restoring:
 
 
 def _as_parked(row: FrameRow, parked_version: int | None) -> FrameRow:
-    """Returns a row of a parked conversation as it was stored: `unpark` folds it, and no rebuild before that."""
+    """Returns a row as the projector stores frames of a parked conversation, which only `unpark` folds."""
     return row if parked_version is None or row.version < parked_version else row._replace(outcome="parked")
 
 
 async def _is_stored(connection: Connection, pair: tuple[str, UUID]) -> bool:
-    """Whether a frame of this conversation and id has a row, or, if it erased a life, a receipt."""
+    """Returns whether the frame of this conversation with this id has a row or, if it erased a life, a receipt."""
     return bool(
         await frame_ids.payloads(connection, [pair])
         or await frame_ids.payloads(connection, [pair], "erasures")
@@ -199,8 +196,8 @@ async def _is_stored(connection: Connection, pair: tuple[str, UUID]) -> bool:
 
 
 class _OnLog:
-    """The generations of a partition that the log has at the places at which they were stored. A frame of another
-    generation, or of an import, has no record there; nor have those before it.
+    """The generations of a partition whose records the log still has at their stored offsets. A frame of another
+    generation, or of an import, has no record there, and neither have the frames before it.
     """
 
     def __init__(self, receipts: Sequence[RecoveryReceipt], newest: int) -> None:
@@ -209,7 +206,7 @@ class _OnLog:
     def first_behind(self, generation: int, offset: int) -> int:
         """Returns the offset from which records may be of frames after the one of this place."""
         below = self._below.get(generation)
-        # A record from `below` on was lost; its copy lies there.
+        # A record from `below` on was lost; its copy is there.
         return 0 if below is None else min(offset + 1, below)
 
     def end_before(self, frame: Neighbor) -> int:
@@ -220,5 +217,5 @@ class _OnLog:
         return frame.offset if frame.offset < below else NO_END
 
     def generation(self, offset: int) -> int:
-        """Returns the generation in which a record was stored first."""
+        """Returns the generation in which a record was first stored."""
         return generation_at(self._below.items(), offset)

@@ -1,4 +1,4 @@
-"""Roots on the log: the topic `llm.roots` keeps them for ever, outside of the database.
+"""Roots on the log: the topic `llm.roots` keeps them forever, outside of the database.
 
 A record's value is the JSON object of `Root.to_json`, a `PublishedRoot`. A user who can write both to the database and
 to the topic can publish another root, but cannot take back one that somebody has read.
@@ -29,7 +29,7 @@ KEY = b"root"
 
 @dataclass(frozen=True, slots=True)
 class RootTurn:
-    """The result of one turn of publishing at intervals."""
+    """The result of one turn of periodic publishing."""
 
     published: Root | None
     again_in: float
@@ -37,15 +37,15 @@ class RootTurn:
 
 
 async def publish(producer: Producer, settings: Settings, root: Root) -> LogPosition:
-    """Publish a root. Returns its place. Raises as `Producer.publish`; a second call publishes it twice."""
+    """Publish a root. Returns its place. Raises the errors of `Producer.publish`. A second call publishes it twice."""
     record = Outgoing(KEY, json.dumps(root.to_json()).encode(), ())
     [place] = await producer.publish(TopicNames(settings.topic_prefix).roots, [record])
     return place
 
 
 async def newest(settings: Settings) -> PublishedRoot | None:
-    """Returns the newest published root; None if there is none, or if the newest record is none. Raises
-    `BrokerError`, as when there is no such topic."""
+    """Returns the newest published root; None if there is none, or the newest record is not a root. Raises
+    `BrokerError`, also if the topic does not exist."""
     topic = TopicNames(settings.topic_prefix).roots
     async with aclosing(last_records(settings, topic, 1)) as records:
         record = await anext(records, None)
@@ -60,9 +60,9 @@ async def newest(settings: Settings) -> PublishedRoot | None:
 async def publish_if_due(settings: Settings, producer: Producer, every: float) -> RootTurn:
     """Publish a root if the newest one is older than `every` seconds.
 
-    Several processes may do so: one holds an advisory lock from before it looks for the newest root until its own is
-    acknowledged, and the next one finds that. If a process dies in between, it has published the root, or another
-    process does so in its next turn.
+    Several processes may call this: one holds an advisory lock while it reads the newest root and until its own root is
+    acknowledged, and the next process finds that root. If a process dies in between, either the root is published, or
+    another process publishes it in its next turn.
     """
     async with heads.snapshot(settings, "frameledger timekeeper roots") as connection:
         if not await leaves.try_to_hold_roots(connection):
@@ -77,6 +77,6 @@ async def publish_if_due(settings: Settings, producer: Producer, every: float) -
 
 
 def _distance(at: datetime, now: datetime) -> float:
-    """Returns the seconds between two times, whichever is earlier. If the time of a root is in the future, the clock
-    was set back since: the next root does not wait until that time."""
+    """Returns the seconds between two times in either order. If the time of a root is in the future, the clock was set
+    back since, and the next root does not wait until that time."""
     return abs((now - at).total_seconds())

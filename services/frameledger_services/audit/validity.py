@@ -1,7 +1,7 @@
 """Checks that the context is valid for a provider after every frame, except for messages of clients.
 
-A call is followed by the message with its result, for all versions at which it exists; a result follows its call; and a
-text is not empty. Messages that clients append, or put in place of a history, are not checked (rule RA5.valid).
+A call is followed by the message with its result at all versions that have the call, a result follows its call, and a
+text is not empty. Messages that clients append, or that replace a history, are not checked (rule RA5.valid).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Ends:
 
 
 def check(piece: FoldedPiece, ended: Iterable[Ended], differences: Differences) -> None:
-    """Report messages of a piece that no provider accepts. `ended` are the stored ends of its versions."""
+    """Report messages of a piece that no provider accepts. `ended` has the stored ends of its versions."""
     messages = {(row.era, row.position, row.valid_from): row for row in piece.rows.messages()}
     ends = {(one.era, one.position, one.valid_to): _Ends(one.role, bool(one.calls)) for one in ended}
     for place, row in messages.items():
@@ -38,7 +38,7 @@ def check(piece: FoldedPiece, ended: Iterable[Ended], differences: Differences) 
             _add(differences, place, problem)
     for place, end in ends.items():
         if place in messages or place[2] in piece.brought:
-            continue  # It was replaced, or a client took it away.
+            continue  # It was replaced, or a client removed it.
         era, position, version = place
         if end.role == "tool" and ((era, position - 1, version) not in ends):
             _add(differences, place, "a result ended, and its call did not")

@@ -1,7 +1,7 @@
 """Verifies conversations from their rows: the hash chain, the tables against the fold of the frames, and validity.
 
-Each step adds to the differences of a conversation. All of one conversation is read in one snapshot, so what a
-projector writes meanwhile is no difference. Nothing is written here: the caller has what can be remembered.
+Each step adds to the differences of a conversation. A conversation is read in one snapshot, so concurrent writes of a
+projector are not differences. Nothing is written here: the caller stores the result (`remembered`).
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class Verified:
 
     context_id: str
     version: int
-    """Its newest version in the snapshot."""
+    """The newest version in the snapshot."""
 
     begins: int = 0
-    """The version after which its present life begins: that of its erasure, 0 if there was none."""
+    """The version after which its current life begins: that of its erasure, or 0."""
 
     after: int = 0
-    """The version up to which it was verified before and not read again; if it was not, that at which it begins."""
+    """The version up to which it was verified before and is not read again; if it was not, the same as `begins`."""
 
     parked_version: int | None = None
-    """Since which version it is parked: from there on only its chain is checked."""
+    """The version from which it is parked: from there on only its chain is checked."""
 
     is_older: bool = False
-    """An older fold made some of its rows: they are not compared, and `rebuild` shows what differs."""
+    """Whether an older fold wrote some of its rows: they are not compared, and `rebuild` shows what differs."""
 
     differences: Differences = field(default_factory=Differences)
     remembered: VerifiedUpTo | None = None
-    """What can be remembered of it; None if it differs, or if nothing is new."""
+    """The result to store; None if the conversation differs or nothing is new."""
 
     @property
     def frames(self) -> int:
@@ -70,11 +70,11 @@ async def verify(
     any_fold: bool = False,
     unknown_again: bool = False,
 ) -> list[Verified]:
-    """Verify conversations from their rows, in one snapshot; unknown ones are left out.
+    """Verify conversations from their rows, in one snapshot. Skips unknown ones.
 
-    The connection is the caller's: in autocommit, its transactions REPEATABLE READ. Up to the version that
-    `verified` names nothing is read, except with `again`. With `any_fold` what an older fold made is compared, too;
-    `unknown_again` as of `Refold`. Raises psycopg's errors.
+    The caller's connection is in autocommit, with REPEATABLE READ transactions. Nothing is read up to the version in
+    the table `verified`, except with `again`. With `any_fold` rows of an older fold are compared, too. `unknown_again`
+    is that of `Refold`. Raises psycopg's errors.
     """
     return await extreme_times.read(connection, _verify, context_ids, again, any_fold, unknown_again)
 
@@ -115,7 +115,7 @@ async def _verify(
 
 
 class _Job:
-    """One conversation being verified."""
+    """The verification of one conversation."""
 
     def __init__(
         self,
@@ -135,24 +135,24 @@ class _Job:
         self._folded_upto = self.result.version if parked is None else int(parked) - 1
         self._head = beginning
         self.result.begins = beginning.version
-        # The verification of an erased life says nothing about this one.
+        # A verification of an erased life does not apply to this one.
         is_of_this_life = before is not None and before.version > beginning.version
         known = remembered.read(before, row) if before is not None and is_of_this_life else None
         if known is not None:
             if self._folded_upto < known.head.version:
-                self._differs("version", f"{known.head.version} or more, as it was verified before")
+                self._add_difference("version", f"{known.head.version} or more, as it was verified before")
             else:
                 self._head = known.head
         self.is_unchanged = (
             known is not None and not self.result.differences.count and known.is_unchanged(row)
         )
         self.after = self.result.after = self._head.version
-        # Nothing is from before its beginning; rows that say so would be shown all the same.
+        # No row may be older than its beginning; all are read, so that such rows are reported.
         self.rows_after = WHATEVER_VERSION if known is None else self.after
         self._chain = ChainCheck(self._head, self.result.differences)
         folds = _folds(row)
         if folds is None:
-            self._differs("folded_by", "null, or versions with their folds")
+            self._add_difference("folded_by", "null, or versions with their folds")
         self.result.is_older = not any_fold and not (folds or set()) <= {stored.FOLD_VERSION}
         self._unknown_again = unknown_again
 
@@ -163,21 +163,21 @@ class _Job:
             refold.states[state_version] = head.state
         is_all = self.rows_after == WHATEVER_VERSION
         comparison = TableComparison(rows, self.result.differences, is_all=is_all)
-        is_whole = not self.result.is_older
+        is_complete = not self.result.is_older
         async for page in pages:
             self._chain.check(page)
             self._check_unfolded(page)
-            folded = self._folded(page)
-            if folded and is_whole:
-                piece, is_whole = self._fold(refold, folded)
+            folded = self._foldable(page)
+            if folded and is_complete:
+                piece, is_complete = self._fold(refold, folded)
                 await comparison.compare(piece, head)
-        if is_whole:
+        if is_complete:
             await comparison.finish(head, self.after)
             if state_version < self.after:
                 await self._check_older_state(head, state_version)
             compare_head(self.result.differences, self._row, head, refold.states)
         self._check_head()
-        if is_whole and not self.result.differences.count:
+        if is_complete and not self.result.differences.count:
             self.result.remembered = remembered.remember(head, self._row)
 
     def _fold(self, refold: Refold, frames: Sequence[StoredFrameRow]) -> tuple[FoldedPiece, bool]:
@@ -189,12 +189,12 @@ class _Job:
             )
             return error.piece, False
 
-    def _folded(self, page: Sequence[StoredFrameRow]) -> Sequence[StoredFrameRow]:
+    def _foldable(self, page: Sequence[StoredFrameRow]) -> Sequence[StoredFrameRow]:
         upto = self._folded_upto
         return page if page[-1].version <= upto else [one for one in page if one.version <= upto]
 
     def _check_unfolded(self, page: Sequence[StoredFrameRow]) -> None:
-        """Parked frames say so, and no frame comes after the newest."""
+        """Check that parked frames have that outcome, and that no frame comes after the newest one."""
         for frame in reversed(page):
             if frame.version <= self._folded_upto:
                 return
@@ -204,7 +204,7 @@ class _Job:
                 self.result.differences.add(frame.version, "frames", "outcome", frame.outcome, "parked")
 
     async def _check_older_state(self, head: Head, state_version: int) -> None:
-        """Compare a stored state of a version that was verified before: folded on, it has to become that of `head`."""
+        """Compare a stored state of an earlier verified version: folded further, it must become that of `head`."""
         try:
             state = stored.load(str(self._row["state"]).encode())
             refold = Refold(replace(Head.new(self.context_id), state=state, version=state_version))
@@ -214,7 +214,7 @@ class _Job:
             async for page in pages:
                 refold.fold(page)
         except (stored.StoredStateError, UnfoldableFrameError) as error:
-            self._differs("state", "a state", str(error))
+            self._add_difference("state", "a state", str(error))
             return
         for path, was, expected in state_differences(refold.head.state, head.state):
             self.result.differences.add(state_version, "contexts", path, was, expected)
@@ -231,13 +231,13 @@ class _Job:
                 version = min(self.result.version, self._chain.version) + (name == "version")
                 self.result.differences.add(version, "contexts", name, self._row[name], expected)
 
-    def _differs(self, column: str, expected: object, stored_value: object = None) -> None:
+    def _add_difference(self, column: str, expected: object, stored_value: object = None) -> None:
         was = self._row[column] if stored_value is None else stored_value
         self.result.differences.add(self.result.version, "contexts", column, was, expected)
 
 
 def _folds(row: Mapping[str, Any]) -> set[int] | None:
-    """Returns which folds made the rows of a conversation; None if that is unreadable."""
+    """Returns the fold versions that wrote the rows of a conversation; None if they are unreadable."""
     if row["folded_by"] is None:
         return {row["fold_version"]}
     try:

@@ -16,19 +16,19 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import schema, verified
 from frameledger_services.store.connections import failure
 
-LISTED = 1_000
-"""The number of conversations that are listed with one statement."""
+LIST_SIZE = 1_000
+"""The number of conversations that one statement lists."""
 
-TOGETHER_FRAMES = 4_000
-TOGETHER = 200
-"""The maximum number of frames, and of conversations, of one snapshot; a long conversation has one of its own."""
+MAX_BATCH_FRAMES = 4_000
+MAX_BATCH = 200
+"""Maximum number of frames, and of conversations, in one snapshot; a long conversation has its own."""
 
 NAME = "frameledger verify"
 
 
 @asynccontextmanager
 async def connected(settings: Settings) -> AsyncIterator[Connection]:
-    """A connection whose transactions are snapshots. Raises psycopg's errors and `SchemaError`."""
+    """Yields a connection whose transactions are snapshots. Raises psycopg's errors and `SchemaError`."""
     # While the log is read, the transaction waits.
     session = {**database.UNLIMITED, "idle_in_transaction_session_timeout": "0"}
     async with await database.connect(settings, NAME, session) as connection:
@@ -45,15 +45,15 @@ async def verify_many(
     jobs: int,
     again: bool,
 ) -> None:
-    """Verify these conversations, all if that is None, and report each, in no particular order.
+    """Verify these conversations, or all if None, and report each, in no particular order.
 
-    Conversations without differences are remembered in `verified`, if the user may write that. Raises an
-    `ExceptionGroup` of `DatabaseError` and `SchemaError`. Memory does not grow with the number of conversations, or
-    with their length.
+    Conversations without differences are recorded in the table `verified`, if the user may write it. Raises an
+    `ExceptionGroup` of `DatabaseError` and `SchemaError`. Memory does not grow with the number of conversations or
+    their length.
     """
     waiting: asyncio.Queue[list[str] | None] = asyncio.Queue(jobs)
 
-    async def deal() -> None:
+    async def distribute() -> None:
         with _database_errors():
             async for batch in batches(settings, context_ids, again=again):
                 await waiting.put(batch)
@@ -72,7 +72,7 @@ async def verify_many(
                         report(result)
 
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(deal())
+        tasks.create_task(distribute())
         for _ in range(jobs):
             tasks.create_task(work())
 
@@ -94,13 +94,13 @@ async def _remember(connection: Connection, results: Sequence[Verified]) -> None
 async def batches(
     settings: Settings, context_ids: Sequence[str] | None, *, again: bool
 ) -> AsyncIterator[list[str]]:
-    """Yields these conversations, all if that is None, in groups that are verified together; without those that are not
-    there. With `again` all frames count, otherwise those that were not verified before. Raises psycopg's errors and
+    """Yields these conversations, or all if None, in groups that are verified together. Skips unknown ones. With
+    `again` all frames count, otherwise those that were not verified before. Raises psycopg's errors and
     `SchemaError`."""
     batch, frames = list[str](), 0
     async with connected(settings) as connection:
         async for context_id, left in _listed(connection, context_ids, again=again):
-            if batch and (frames + left > TOGETHER_FRAMES or len(batch) == TOGETHER):
+            if batch and (frames + left > MAX_BATCH_FRAMES or len(batch) == MAX_BATCH):
                 yield batch
                 batch, frames = [], 0
             batch.append(context_id)
@@ -114,12 +114,14 @@ async def _listed(
 ) -> AsyncIterator[tuple[str, int]]:
     """Yields conversations, each with the number of frames that are left to verify."""
     if context_ids is not None:
-        for first in range(0, len(context_ids), LISTED):
-            for one in await verified.left_of(connection, context_ids[first : first + LISTED], again=again):
+        for first in range(0, len(context_ids), LIST_SIZE):
+            for one in await verified.left_of(
+                connection, context_ids[first : first + LIST_SIZE], again=again
+            ):
                 yield one
         return
     behind = ""
-    while listed := await verified.left(connection, behind, LISTED, again=again):
+    while listed := await verified.left(connection, behind, LIST_SIZE, again=again):
         for one in listed:
             yield one
         behind = listed[-1][0]

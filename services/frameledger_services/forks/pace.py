@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from frameledger_services.store.replays import RecordedFrame
 
-BELIEVED = timedelta(seconds=5)
+MAX_CLOCK_DIFFERENCE = timedelta(seconds=5)
 """A publisher's time is used if it is this near to the broker's: tokens that were logged together have different times
 there. A clock that is further away is wrong."""
 
@@ -15,7 +15,7 @@ there. A clock that is further away is wrong."""
 def time_of(frame: RecordedFrame) -> datetime:
     """Returns when a frame was produced, by its publisher if that is plausible, else by the broker."""
     produced_at = frame.produced_at
-    if produced_at is not None and abs(produced_at - frame.logged_at) <= BELIEVED:
+    if produced_at is not None and abs(produced_at - frame.logged_at) <= MAX_CLOCK_DIFFERENCE:
         return produced_at
     return frame.logged_at
 

@@ -38,8 +38,8 @@ from frameledger_services.store.replays import RecordedFrame
 
 SOURCE = "frameledger/replay"
 PAGE = 500
-TOGETHER = 200
-TOGETHER_BYTES = 4 * 1024 * 1024
+MAX_BATCH = 200
+MAX_BATCH_BYTES = 4 * 1024 * 1024
 """Limits of the copies that are published together, if they are due at the same time: the one that reaches the second
 is the last."""
 
@@ -98,7 +98,7 @@ class Replayer:
         due_bytes = 0
         async for recorded in recorded_frames(self._connections, copies.context_id, first, last):
             seconds, _ = pace.wait_for(time_of(recorded))
-            if due and (seconds > 0 or len(due) >= TOGETHER or due_bytes >= TOGETHER_BYTES):
+            if due and (seconds > 0 or len(due) >= MAX_BATCH or due_bytes >= MAX_BATCH_BYTES):
                 await self._producer.publish(topic, due)
                 due, due_bytes = [], 0
                 tell(recorded.version - 1)

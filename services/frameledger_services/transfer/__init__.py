@@ -1,5 +1,5 @@
 """Conversations as files.
 
-`jsonl` is lossless, and the only format that can be imported: `exporting` writes it, and `importing` turns it into rows
-again. `cloudevents`, `openai` and `parquet` are for other programs.
+`jsonl` is lossless, and the only format that can be imported: `exporting` writes it, and `importing` restores the rows
+from it. `cloudevents`, `openai` and `parquet` are for other programs.
 """

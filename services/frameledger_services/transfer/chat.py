@@ -14,9 +14,9 @@ PARTS = ("messages", "tools", "tool_choice")
 
 
 def request_parts(stored: StoredContext) -> dict[str, Any]:
-    """Returns these three parts of the request that our OpenAI adapter makes of a context. Without tools it has neither
-    `tools` nor `tool_choice`, because the API refuses empty ones. Raises `UnmappableError` for content that the API
-    cannot express.
+    """Returns these three parts of the request that our OpenAI adapter creates from a context. Without tools there is
+    neither `tools` nor `tool_choice`, because the API refuses empty ones. Raises `UnmappableError` for content that the
+    API cannot express.
     """
     adapter = OpenAILLMAdapter(takes_extra_fields=False)  # as for OpenAI itself
     tools, _ = adapter.tools(stored.context)

@@ -1,9 +1,9 @@
 """Conversations as CloudEvents 1.0 in the JSON batch format: one array, an event for each frame, in their order.
 
-`id` is the frame's id, `source` its publisher, `type` its type, `subject` the conversation, and `time` when its
-publisher made it, or else when it was logged. `data` is the frame, byte for byte. The extension `sequence` is the
-version, with leading zeros, so that it sorts in the right order as text; `causationid` names the frame that caused this
-one.
+`id` is the frame's id, `source` its publisher, `type` its type, `subject` the conversation, and `time` the time at
+which its publisher created it, else that of the log. `data` is the frame, byte for byte. The extension `sequence` is
+the version, with leading zeros, so that it sorts correctly as text; `causationid` is the id of the frame that caused
+this one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from frameledger_services.store.transfer import Exported, ExportedFrame
 from frameledger_services.transfer.exporting import Pages, Write
 
 UNNAMED = "frameledger"
-"""The source of a frame whose publisher named none: an event must have one."""
+"""The source of an event whose frame has none: the format requires a source."""
 
 _IN_A_URI = "/:?#[]@!$&'()*+,;=%~"
 
@@ -46,7 +46,7 @@ def event(context_id: str, frame: ExportedFrame) -> bytes:
     attributes = {
         "specversion": "1.0",
         "id": str(frame.frame_id),
-        # A URI reference, while the source of a frame may be any text.
+        # It must be a URI reference, but the source of a frame may be any text.
         "source": quote(frame.source or UNNAMED, safe=_IN_A_URI),
         "type": frame.type,
         "subject": context_id,

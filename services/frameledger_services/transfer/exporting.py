@@ -1,7 +1,7 @@
 """Export: reads conversations from their rows, in pages of frames, each conversation in one snapshot.
 
-So each conversation is complete and consistent, whatever is published meanwhile; two conversations of one export may
-show different moments. Memory use is that of one page, whatever the number and length of the conversations.
+So each conversation is complete and consistent despite concurrent writes; two conversations of an export may be from
+different moments. Memory holds one page, whatever the number and length of the conversations.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class EarlierLifeError(RefusedError):
         self.context_id = context_id
 
 
-async def chosen(
+async def selected_ids(
     connection: Connection, context_ids: Sequence[str], since: datetime | None
 ) -> AsyncIterator[str]:
-    """Yields these ids, or if there are none, the ids of all conversations, or of those with a frame `since`."""
+    """Yields these ids; if there are none, the ids of all conversations, or of those with a frame `since`."""
     for context_id in context_ids:
         yield context_id
     if not context_ids:
@@ -49,7 +49,7 @@ async def chosen(
 
 async def each(connection: Connection, context_ids: AsyncIterable[str], export: Export) -> int:
     """Export conversations one by one, each in one snapshot. Returns their number. A conversation that was erased after
-    its id was listed is skipped; `check_there` is for ids that the user named."""
+    its id was listed is skipped; `check_exist` is for ids that the user named."""
     count = 0
     async for context_id in context_ids:
         async with connection.transaction():
@@ -60,7 +60,7 @@ async def each(connection: Connection, context_ids: AsyncIterable[str], export: 
     return count
 
 
-async def check_there(connection: Connection, context_ids: Sequence[str]) -> None:
+async def check_exist(connection: Connection, context_ids: Sequence[str]) -> None:
     """Raise `NoSuchContextError` or `ContextErasedError` for the first of these conversations that does not exist."""
     for conversation in await transfer.presence(connection, [(context_id, 0) for context_id in context_ids]):
         if conversation.version is None:

@@ -1,10 +1,10 @@
 """The frames of a file, folded into rows of this database.
 
 The id of a frame that was published without one is derived from its place on the log (`record.derived_id`). On the log
-of this database another record may get that place, and would count as a repetition. So such a frame gets a new id,
-derived from its old one, and frames that name it as their cause name the new id.
+of this database another record may get that place, and would count as a repetition. So such a frame gets a new id that
+is derived from the old one, and frames that name it as their cause name the new id.
 
-A parked frame is folded if this release can fold it; otherwise its conversation is left out of the import. A frame of
+A parked frame is folded if this release can fold it; otherwise its conversation is omitted from the import. A frame of
 an unknown type stays unknown.
 """
 
@@ -51,8 +51,8 @@ class ImportFolding:
         return is_open(self.head.state)
 
     def fold(self, page: Sequence[FrameLine]) -> FoldedPiece:
-        """Fold some frames, up to a parked one that cannot be folded: see `unfoldable`. Raises `BadFileError` for any
-        other one that cannot."""
+        """Fold some frames, up to a parked one that cannot be folded (`unfoldable`). Raises `BadFileError` if any other
+        frame cannot be folded."""
         last = self.head.last_at
         stored = [_stored(one) for one in page]
         try:
@@ -70,7 +70,9 @@ class ImportFolding:
                     line.line, f"the payload has the id {own_id!r}, and the line {line.frame_id}"
                 )
             if last is not None and line.logged_at < last:
-                raise BadFileError(line.line, f"version {line.version} was logged before the one before it")
+                raise BadFileError(
+                    line.line, f"version {line.version} was logged before the previous version"
+                )
             last = line.logged_at
             if derived.type == "LLMContextEraseFrame":
                 raise BadFileError(line.line, "it erases the conversation, and no export contains an erasure")
@@ -82,7 +84,7 @@ class ImportFolding:
 
     def rows(self, page: Sequence[FrameLine], moved: set[UUID]) -> Rows:
         """Returns the rows of some frames, including those of `frames`. `moved` has the new ids of earlier frames that
-        came without an id, as far as they are causes here; the new ids of this page are added to it."""
+        were published without one, as far as they are causes here; the new ids of this page are added to it."""
         piece = self.fold(page)
         rows = piece.rows
         for line, derived, own_id in zip(page, piece.derived, piece.own_ids, strict=True):
@@ -134,8 +136,8 @@ def moved_id(frame_id: UUID) -> UUID:
 
 
 def is_open(state: State) -> bool:
-    """Whether a conversation that is no recording has open work on which a worker or the timekeeper would act. Neither
-    acts on a noted run: its answer comes from elsewhere, if at all (R4.5)."""
+    """Returns whether a conversation that is not a recording has open work on which a worker or the timekeeper would
+    act. Neither acts on a noted run: its answer comes from elsewhere, if at all (R4.5)."""
     if state.terms.recording:
         return False
     resting = replace(
@@ -151,7 +153,7 @@ def is_open(state: State) -> bool:
 
 
 def _stored(line: FrameLine) -> StoredFrameRow:
-    # What follows from the payload is computed again, not read from the file.
+    # Columns derived from the payload are computed, not read from the file.
     return StoredFrameRow(
         version=line.version,
         logged_at=line.logged_at,

@@ -2,13 +2,13 @@
 
 First the whole file is checked (`check`): seals, hash chains, that every frame can be folded, and that no id is in use.
 Then the conversations are written (`write`), each in one transaction. If the process dies in between, only some of them
-are imported. The same import can be run again: it skips conversations that are here already, also if they have
-continued since, and imports the rest. If a projector begins a conversation with the same id meanwhile, the transaction
-fails, the import is refused, and that conversation is kept. One that another import of the same file has written
-meanwhile is skipped, too.
+are imported. The same import can be run again: it skips conversations that were imported before, even if they have
+continued since, and imports the rest. If a projector begins a conversation with the same id at the same time, the
+transaction fails, the import is refused, and that conversation is kept. A conversation that a concurrent import of the
+same file has written is skipped, too.
 
-A conversation is left out if it was parked where it was exported, and this release cannot fold the frame for which it
-was: one bad frame does not make a file useless.
+A conversation is omitted if it was exported as parked, and this release cannot fold the parked frame either: one bad
+frame does not make a file useless.
 
 An import has no effects and leaves no open work: if a run, a call, a turn or speech is open at the end of the file, an
 `EndFrame` is added as one more version. It settles everything by rule R1.6, and the next frame with content reopens the
@@ -46,7 +46,7 @@ class ImportRefusedError(RefusedError):
     """A conversation of the file is not imported: its id is in use, or was erased here. The message says which. Nothing
     is written, unless the id came into use after the check.
 
-    Remedy: Import into another database, or leave the conversation out. A file does not restore what was erased.
+    Remedy: Import into another database, or omit the conversation. A file does not restore an erased conversation.
     """
 
 
@@ -59,10 +59,10 @@ class Checked:
     """Whether work was open at its end."""
 
     refolded: tuple[int, ...]
-    """The first few versions whose outcome by the rules of this release differs from the one in the file."""
+    """The first few versions whose outcome in this release differs from the one in the file."""
 
     unfoldable: str | None
-    """Why it is left out: it was parked where it was exported, and this release cannot fold it either."""
+    """Why it is omitted: it was exported as parked, and this release cannot fold it either."""
 
 
 @dataclass(slots=True)
@@ -91,12 +91,12 @@ async def check(file_lines: Iterable[bytes], report: Report) -> AsyncIterator[Ch
             if folding.unfoldable is None:
                 folding.fold(page)
             report(len(page))
-            await _let_cancel()
+            await _allow_cancellation()
         yield Checked(header, folding.is_left_open, tuple(folding.refolded), folding.unfoldable)
 
 
 async def check_free(connection: Connection, checked: AsyncIterator[Checked]) -> Imported:
-    """Check all conversations of a file: each must be absent here, or identical. Returns what is to be imported. Raises
+    """Check all conversations of a file: each must be absent here, or identical. Returns the import to do. Raises
     `BadFileError` and `ImportRefusedError`."""
     to_do = Imported()
     batch: list[Checked] = []
@@ -117,23 +117,22 @@ async def write(
     *,
     left_out: Sequence[str] = (),
 ) -> Imported:
-    """Import the conversations of a checked file, except those that `check_free` left out; those that are here already
-    are skipped.
+    """Import the conversations of a checked file, except those that `check_free` omitted. Skips those that exist.
 
-    Raises `ImportRefusedError` if another conversation has the id by now, and `BadFileError`: the conversations before
-    it are imported then, and nothing of this one.
+    Raises `ImportRefusedError` if another conversation has taken the id since, and `BadFileError`: the conversations
+    before it are then imported, and nothing of this one.
     """
     imported = Imported()
     omitted = frozenset(left_out)
     for header, pages in _conversations(file_lines):
         [stored] = await transfer.presence(connection, [(header.context_id, header.version)])
-        if _is_there(stored, header):
+        if _exists(stored, header):
             imported.there_already += 1
-            await _pass_over(pages, report)
+            await _skip(pages, report)
             continue
         if header.context_id in omitted:
             imported.left_out.append(header.context_id)
-            await _pass_over(pages, report)
+            await _skip(pages, report)
             continue
         try:
             async with connection.transaction():
@@ -148,33 +147,33 @@ async def write(
             if error.diag.constraint_name == "frames_frame_id_key":
                 raise BadFileError(header.line, f"{header.context_id!r} has two frames of one id") from error
             [stored] = await transfer.presence(connection, [(header.context_id, header.version)])
-            if not _is_there(stored, header):
-                raise _begun_meanwhile(header) from error
-            # Another import of the same file was faster.
+            if not _exists(stored, header):
+                raise _began_during_import(header) from error
+            # A concurrent import of the same file was faster.
             imported.there_already += 1
-            await _pass_over(pages, report)
+            await _skip(pages, report)
             continue
         except errors.DeadlockDetected as error:
             # A batch that erases the conversation and begins it again writes the erasing frame before the head.
-            raise _begun_meanwhile(header) from error
+            raise _began_during_import(header) from error
         imported.conversations += 1
         imported.frames += header.version
         await failpoint("after commit")
     return imported
 
 
-async def _pass_over(pages: Iterable[Sequence[FrameLine]], report: Report) -> None:
+async def _skip(pages: Iterable[Sequence[FrameLine]], report: Report) -> None:
     for page in pages:
         report(len(page))
-        await _let_cancel()
+        await _allow_cancellation()
 
 
-async def _let_cancel() -> None:
-    """Ctrl-C cancels the task that imports, which notices it where it awaits: between pages of the file, too."""
+async def _allow_cancellation() -> None:
+    """Await once, because Ctrl-C cancels the importing task, which notices it only where it awaits."""
     await asyncio.sleep(0)
 
 
-def _begun_meanwhile(header: Header) -> ImportRefusedError:
+def _began_during_import(header: Header) -> ImportRefusedError:
     return ImportRefusedError(
         f"{header.context_id!r} was created in this database during the import; nothing of it was written."
     )
@@ -194,8 +193,8 @@ async def _write(
         causes = {moved_id(one.causation_id) for one in page if one.causation_id is not None}
         moved = await transfer.stored_ids(connection, header.context_id, causes) if causes else set()
         rows, head = folding.rows(page, moved), folding.head
-        # A batch writes the heads first, and so does the first page: a projector that begins the conversation meanwhile
-        # waits for us, or we for it, and never both.
+        # A batch writes the heads first, and so does the first page: with a projector that begins the conversation at
+        # the same time, one waits for the other, and never both.
         is_current = not head.stored
         await write_rows(connection, rows, [head] if is_current else [])
         head.stored = True
@@ -214,7 +213,7 @@ async def _write(
 async def _check_batch(connection: Connection, batch: Sequence[Checked], to_do: Imported) -> None:
     versions = [(one.header.context_id, one.header.version) for one in batch]
     for conversation, stored in zip(batch, await transfer.presence(connection, versions), strict=True):
-        if _is_there(stored, conversation.header):
+        if _exists(stored, conversation.header):
             to_do.there_already += 1
         elif conversation.unfoldable is not None:
             to_do.left_out.append(conversation.header.context_id)
@@ -224,8 +223,8 @@ async def _check_batch(connection: Connection, batch: Sequence[Checked], to_do: 
             to_do.ended += conversation.left_open
 
 
-def _is_there(stored: StoredPresence, header: Header) -> bool:
-    """Whether the conversation of this header is here already. Raises `ImportRefusedError` if another one has its
+def _exists(stored: StoredPresence, header: Header) -> bool:
+    """Returns whether the conversation of this header exists here. Raises `ImportRefusedError` if another one has its
     id."""
     _check_not_erased(stored)
     if stored.version is None:
@@ -241,7 +240,7 @@ def _is_there(stored: StoredPresence, header: Header) -> bool:
 def _check_not_erased(stored: StoredPresence) -> None:
     if stored.erased_at is not None:
         raise ImportRefusedError(
-            f"{stored.context_id!r} was erased here on {stored.erased_at:%Y-%m-%d}: a file does not bring it back."
+            f"{stored.context_id!r} was erased here on {stored.erased_at:%Y-%m-%d}: a file does not restore it."
         )
 
 

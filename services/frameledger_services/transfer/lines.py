@@ -11,8 +11,8 @@ spaces, order of keys and escapes. `chain` is the link of the conversation's has
 and order. `sha256` seals the rest: it is the hash of the seal of the line before (of nothing, for a header) and of this
 line up to its `,"sha256"`. So a changed byte is found in its line, and files can be joined with `cat`.
 
-A seal shows that a file is as it was written, not who wrote it: a program that changes a line can seal it again. But it
-cannot forge the head of the chain if that was recorded elsewhere.
+A seal shows that a file is unchanged, not who wrote it: a program that changes a line can seal it again. But it cannot
+forge the head of the chain if that was recorded elsewhere.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from frameledger_services.store.transfer import Exported, ExportedFrame
 FORMAT = 1
 KIND = "conversation"
 
-LONGEST_LINE = 6 * MAX_VALUE_BYTES + 64 * 1024
+MAX_LINE = 6 * MAX_VALUE_BYTES + 64 * 1024
 """Each byte of a payload can take six bytes in a JSON string; the other members are short."""
 
 T = TypeVar("T")
@@ -69,8 +69,7 @@ class Header:
 
 @value
 class FrameLine:
-    """The line of a frame. The fields of the line that are missing here follow from the payload; they are in the file
-    for its readers."""
+    """The line of a frame. Other fields of the line are derived from the payload; they are in the file for readers."""
 
     line: int
     version: int
@@ -139,15 +138,14 @@ class LineWriter:
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Yields the lines of a file; of a line that is too long for an export, only as much as is needed to detect
-    that."""
-    while line := file.readline(LONGEST_LINE + 2):
+    """Yields the lines of a file. A line that is too long for an export is cut, but not so short that it passes."""
+    while line := file.readline(MAX_LINE + 2):
         yield line
 
 
 def read(lines: Iterable[bytes]) -> Iterator[Header | FrameLine]:
-    """Yields the lines of a file, each checked: its seal, its version, its link of the chain, that a conversation has
-    as many frames as its header says, and that no conversation comes twice. Raises `BadFileError`."""
+    """Yields the lines of a file after checking the seal, the version and the link of each, that a conversation has as
+    many frames as its header says, and that no conversation occurs twice. Raises `BadFileError`."""
     conversation: _Conversation | None = None
     names = set[str]()
     seal, number = b"", 0
@@ -159,12 +157,12 @@ def read(lines: Iterable[bytes]) -> Iterator[Header | FrameLine]:
                 conversation.check_whole(number)
             header = _parsed(_header, number, values)
             if header.context_id in names:
-                raise BadFileError(number, f"{header.context_id!r} is in this file twice")
+                raise BadFileError(number, f"{header.context_id!r} occurs twice in this file")
             names.add(header.context_id)
             conversation = _Conversation(header)
             yield header
         elif conversation is None:
-            raise BadFileError(number, "it is a frame of no conversation; a header comes first")
+            raise BadFileError(number, "it is a frame without a conversation; a header must come first")
         else:
             frame = _parsed(_frame, number, values)
             conversation.add(frame)
@@ -175,7 +173,7 @@ def read(lines: Iterable[bytes]) -> Iterator[Header | FrameLine]:
 
 
 class _Conversation:
-    """A conversation of a file, as far as it has been read."""
+    """The part of a conversation that was read so far."""
 
     def __init__(self, header: Header) -> None:
         self._header = header
@@ -192,7 +190,9 @@ class _Conversation:
         if self._chain != frame.chain:
             raise BadFileError(line, f"version {frame.version} does not continue the chain of {name!r}")
         if frame.version > self._header.version:
-            raise BadFileError(line, f"{name!r} ends at version {self._header.version} by its header")
+            raise BadFileError(
+                line, f"{name!r} ends at version {self._header.version} according to its header"
+            )
 
     def check_whole(self, line: int) -> None:
         """Raises `BadFileError` unless it was complete before this line."""
@@ -200,7 +200,7 @@ class _Conversation:
         if self._version != header.version:
             raise BadFileError(
                 line,
-                f"{header.context_id!r} ends after version {self._version}, and at {header.version} by its header",
+                f"{header.context_id!r} ends at version {self._version}, but its header says {header.version}",
             )
         if self._chain != header.chain:
             raise BadFileError(header.line, f"the header's chain is not that of version {self._version}")
@@ -215,12 +215,12 @@ def _parsed(parse: Callable[[int, dict[str, Any]], T], number: int, values: dict
 
 def _unsealed(number: int, line: bytes, seal: bytes) -> tuple[dict[str, Any], bytes]:
     content = line[:-1] if line.endswith(b"\n") else line
-    if len(content) > LONGEST_LINE:
+    if len(content) > MAX_LINE:
         raise BadFileError(number, "it is longer than any line of an export")
     body, tail = content[:-_SEAL_BYTES], content[-_SEAL_BYTES:]
     now = sha256(seal + body).digest()
     if tail != _SEAL + now.hex().encode() + b'"}':
-        raise BadFileError(number, "it is not as it was written, or does not follow the line before it")
+        raise BadFileError(number, "it was changed, or does not follow the line before it")
     try:
         values = orjson.loads(body + b"}")
     except orjson.JSONDecodeError as error:

@@ -53,7 +53,7 @@ _TYPES = {
 
 
 class Parquet:
-    """Writes the four files into a folder. They get their names when all are complete; after an error none exists."""
+    """Writes the four files into a folder. They get their names when all are complete; after an error none remains."""
 
     def __init__(self, connection: Connection, folder: Path) -> None:
         self._connection = connection
@@ -103,7 +103,7 @@ class _File:
     def __init__(self, folder: Path, name: str, table: Table) -> None:
         self.table = table
         self.path = folder / f"{name}.parquet"
-        # Not the name that another export into this folder uses at the same time.
+        # Unique, because another export may write into this folder at the same time.
         self._unfinished = folder / f"{name}.parquet.{token_hex(4)}.part"
         self._schema = _schema(table)
         self._writer: Any = None
@@ -128,10 +128,10 @@ class _File:
         self._unfinished.replace(self.path)
 
     def discard(self) -> None:
-        """Delete unfinished files, which do not have their names yet."""
+        """Delete unfinished files, which still have temporary names."""
         if self._writer is not None and self._writer.is_open:
             with suppress(OSError):
-                # Closing writes the end of the file first, for which there may be no space.
+                # Closing writes the end of the file first, for which the disk may have no space.
                 self._writer.close()
             self._writer.is_open = False
         self._unfinished.unlink(missing_ok=True)

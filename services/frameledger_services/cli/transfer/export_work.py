@@ -103,7 +103,7 @@ async def _each(
     export_one: Export,
     summary: Summary,
 ) -> None:
-    await exporting.check_there(connection, named)
+    await exporting.check_exist(connection, named)
     total = len(named) or await transfer.count(connection, since)
     with progress.shown("conversations", total) as advance:
 
@@ -119,7 +119,7 @@ async def _each(
                 summary.frames += head.frame_count
             advance(1)
 
-        await exporting.each(connection, exporting.chosen(connection, named, since), export_counted)
+        await exporting.each(connection, exporting.selected_ids(connection, named, since), export_counted)
 
 
 @asynccontextmanager
