@@ -84,19 +84,19 @@ class HeadsHeader(_Line):
     release: str
 
 
-class _LivingLine(_Line):
+class _HeadLine(_Line):
     context_id: Annotated[str, Field(min_length=1, max_length=255)]
     version: StoredVersion
     chain: Hash
 
 
-class _ErasedLine(_Line):
+class _ReceiptLine(_Line):
     erased: Hash
     version: StoredVersion
     chain: Hash
 
 
-_LEAF: TypeAdapter[_LivingLine | _ErasedLine] = TypeAdapter(_LivingLine | _ErasedLine)
+_LEAF: TypeAdapter[_HeadLine | _ReceiptLine] = TypeAdapter(_HeadLine | _ReceiptLine)
 
 
 def read(lines: Iterable[bytes | str]) -> tuple[HeadsHeader, Iterator[Living | Erased]]:
@@ -109,7 +109,7 @@ def read(lines: Iterable[bytes | str]) -> tuple[HeadsHeader, Iterator[Living | E
     try:
         header = HeadsHeader.model_validate_json(next(left, b""))
     except ValidationError as error:
-        raise _not_one(1, error) from error
+        raise _line_error(1, error) from error
     return header, _leaves(header, left)
 
 
@@ -136,14 +136,14 @@ def _read_leaf(line: bytes | str, number: int) -> Living | Erased:
     try:
         found = _LEAF.validate_json(line)
     except ValidationError as error:
-        raise _not_one(number, error) from error
+        raise _line_error(number, error) from error
     chain = bytes.fromhex(found.chain)
-    if isinstance(found, _LivingLine):
+    if isinstance(found, _HeadLine):
         return Living(found.context_id, found.version, chain)
     return Erased(bytes.fromhex(found.erased), found.version, chain)
 
 
-def _not_one(number: int, error: ValidationError) -> HeadsFileError:
+def _line_error(number: int, error: ValidationError) -> HeadsFileError:
     found = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in found["loc"])
     return HeadsFileError(f"Line {number} is not one of a file of heads: {where or 'it'}: {found['msg']}.")

@@ -48,7 +48,7 @@ def size(value: Any) -> int:
     Few messages contain floats. Pydantic encodes the others to the same bytes in a tenth of the time; it writes some
     floats differently, and fails on half of a surrogate pair.
     """
-    if type(value) is dict and _is_written_alike(value):
+    if type(value) is dict and _has_no_floats(value):
         return size_of_text(value)
     return _exact_size(value)
 
@@ -65,13 +65,13 @@ def _exact_size(value: Any) -> int:
     return len(_compact(value).encode("utf-8", "surrogatepass"))
 
 
-def _is_written_alike(container: dict[str, Any] | list[Any]) -> bool:
+def _has_no_floats(container: dict[str, Any] | list[Any]) -> bool:
     """Whether an object or array contains no float, and no type that only the encoder above knows."""
     items: Iterable[Any] = container.values() if type(container) is dict else container
     for item in items:
         kind = type(item)
         if kind is dict or kind is list:
-            if not _is_written_alike(item):
+            if not _has_no_floats(item):
                 return False
         elif kind not in _WRITTEN_ALIKE:
             return False

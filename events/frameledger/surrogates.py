@@ -29,9 +29,9 @@ def write_out_halves(value: bytes) -> bytes:
     """Returns the same JSON with each lone half replaced by the six characters of its escape, in lower case. Expects
     valid JSON. Two adjacent halves in one string are a character and stay.
     """
-    return _ESCAPE.sub(_written_out, value)
+    return _ESCAPE.sub(_escaped, value)
 
 
-def _written_out(match: re.Match[bytes]) -> bytes:
+def _escaped(match: re.Match[bytes]) -> bytes:
     half: bytes | None = match[1]
     return match[0] if half is None else rb"\\u" + half.lower()

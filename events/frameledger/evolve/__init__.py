@@ -156,9 +156,9 @@ def _of_context(draft: Draft, frame: ContextFrames) -> Reason | None:
         return reason
     match frame.type:
         case "LLMRunFrame":
-            reason = inputs.taken(draft, frame.second_input)
+            reason = inputs.accept(draft, frame.second_input)
         case "LLMMessagesAppendFrame" | "LLMMessagesUpdateFrame" | "LLMContextFrame" if frame.run_llm:
-            reason = inputs.taken(draft, frame.second_input)
+            reason = inputs.accept(draft, frame.second_input)
     if reason is not None:
         return reason
     match frame.type:

@@ -18,14 +18,14 @@ def in_progress(draft: Draft, frame: FunctionCallInProgressFrame) -> Reason | No
     """Start a call: the first start that is folded is applied (R3.1, RA5.start)."""
     tool_call_id = ToolCallId(frame.tool_call_id)
     call = draft.calls.open.get(tool_call_id)
-    if _means_another(call, frame):
+    if _names_another_call(call, frame):
         return "call_forgotten" if call is None and tool_call_id in draft.calls.barred else "target_over"
     if call is None:
         if tool_call_id in draft.calls.barred:
             return "call_forgotten"
         if frame.call_attempt is not None:
             return open_calls.no_such_call(draft, tool_call_id)
-        if _has_no_room(draft, frame, None):
+        if _exceeds_capacity(draft, frame, None):
             return "context_full"
         group = groups.find_or_add(draft, f"{draft.version}", groups.id_of(frame))
         call = Call(tool_call_id, frame.function_name, draft.version, 0, group, "dispatched")
@@ -33,7 +33,7 @@ def in_progress(draft: Draft, frame: FunctionCallInProgressFrame) -> Reason | No
         return _started_again(draft, call, call.running, frame)
     elif not _may_start(call, by_a_worker=frame.call_attempt is not None):
         return "call_unknown"
-    elif _has_no_room(draft, frame, call):
+    elif _exceeds_capacity(draft, frame, call):
         # It cannot be written, so it must not run, and no result waits for it.
         open_calls.forget(draft, call)
         groups.wait_no_longer(draft, (call.group,))
@@ -42,11 +42,11 @@ def in_progress(draft: Draft, frame: FunctionCallInProgressFrame) -> Reason | No
     return None
 
 
-def _has_no_room(draft: Draft, frame: FunctionCallInProgressFrame, call: Call | None) -> bool:
+def _exceeds_capacity(draft: Draft, frame: FunctionCallInProgressFrame, call: Call | None) -> bool:
     return capacity.is_limited(draft) and not capacity.fits(draft, capacity.of_start(frame, call))
 
 
-def _means_another(call: Call | None, frame: FunctionCallInProgressFrame) -> bool:
+def _names_another_call(call: Call | None, frame: FunctionCallInProgressFrame) -> bool:
     """Whether the frame names, by `opened_version`, another call than the open one of its id. Several programs may have
     the function: without this check, a late start by one of them, after the call of another has ended, would be a new
     call (R3.1)."""

@@ -55,7 +55,7 @@ def announced(draft: Draft, frame: FunctionCallsStartedFrame) -> Reason | None:
         if _is_of_client(draft, by, one):
             call = replace(call, by_client=True, arguments=one.arguments)
         open_calls.put(draft, call)
-        open_calls.unbar(draft, tool_call_id)
+        open_calls.remove_tombstone(draft, tool_call_id)
         draft.changes.append(
             CallAnnounced(
                 open_calls.key(call),

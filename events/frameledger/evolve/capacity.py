@@ -41,7 +41,7 @@ def fits(draft: Draft, need: Need, *, anew: bool = False) -> bool:
     what is written."""
     limits = draft.terms.limits
     messages, length = (0, 0) if anew else (draft.place.next_position - 1, draft.place.bytes)
-    open_messages, open_length = _promised(draft)
+    open_messages, open_length = _reserved(draft)
     return messages + open_messages + need[0] <= limits.get("context_messages", float("inf")) and (
         length + open_length + need[1] <= limits.get("context_bytes", float("inf"))
     )
@@ -74,15 +74,15 @@ def of_result(frame: FunctionCallResultFrame) -> Need:
 def _need(draft: Draft, frame: KnownFrame) -> Need | None:
     match frame.type:
         case "TranscriptionFrame":
-            return _words(frame.text, None if draft.turn is None else draft.turn.words)
+            return _of_text(frame.text, None if draft.turn is None else draft.turn.words)
         case "TextFrame" | "LLMTextFrame" | "VisionTextFrame":
             response = draft.speech.response
             if response is None or not frame.append_to_context:
                 return None
-            return _words(frame.text, response.text)
+            return _of_text(frame.text, response.text)
         case "LLMThoughtTextFrame":
             thought = draft.speech.thought
-            return None if thought is None or thought.llm is None else _words(frame.text, thought.text)
+            return None if thought is None or thought.llm is None else _of_text(frame.text, thought.text)
         case "LLMThoughtEndFrame":
             thought = draft.speech.thought
             if thought is None or thought.llm is None or frame.signature is None:
@@ -109,13 +109,13 @@ def _need(draft: Draft, frame: KnownFrame) -> Need | None:
             return None
 
 
-def _words(text: str, before: Text | None) -> Need:
+def _of_text(text: str, before: Text | None) -> Need:
     """Returns what a piece of text adds, including the space before it; the first piece also adds the message."""
     first = before is None
     return int(first), CHARACTER * (len(text) + 1) + first * ENVELOPE
 
 
-def _promised(draft: Draft) -> Need:
+def _reserved(draft: Draft) -> Need:
     """Returns what everything open will write: turn, response, thought, calls and held inputs."""
     turn, speech, wanted = draft.turn, draft.speech, draft.runs.wanted
     texts = [

@@ -18,7 +18,7 @@ from frameledger.fold_settings import SECOND_INPUT
 from frameledger.frames.base import SecondInput
 from frameledger.values import replace
 
-_WAYS: dict[object, SecondInput] = {
+_ACTIONS: dict[object, SecondInput] = {
     "enqueue": "enqueue",
     "interrupt": "interrupt",
     "reject": "reject",
@@ -26,7 +26,7 @@ _WAYS: dict[object, SecondInput] = {
 }
 
 
-def way(draft: Draft, requested: SecondInput | None) -> SecondInput:
+def action(draft: Draft, requested: SecondInput | None) -> SecondInput:
     """How an input that arrives now is handled: by its own field, else by the setting, else `enqueue` (R7.1).
 
     An input to an idle conversation is always `enqueue`. So is every input in a mirror, whose program decides itself
@@ -47,12 +47,12 @@ def _named(draft: Draft, requested: SecondInput | None) -> SecondInput:
     if requested is not None:
         return requested
     setting = draft.terms.settings.get(SECOND_INPUT)
-    return _WAYS.get(setting, "enqueue") if isinstance(setting, str) else "enqueue"
+    return _ACTIONS.get(setting, "enqueue") if isinstance(setting, str) else "enqueue"
 
 
-def taken(draft: Draft, requested: SecondInput | None) -> Reason | None:
+def accept(draft: Draft, requested: SecondInput | None) -> Reason | None:
     """Reject an input of a client, or interrupt for it (R7.3, R7.4). `holds` decides whether its messages are held."""
-    now = way(draft, requested)
+    now = action(draft, requested)
     if now == "reject":
         return "busy"
     if now == "interrupt":
@@ -63,7 +63,7 @@ def taken(draft: Draft, requested: SecondInput | None) -> Reason | None:
 
 def holds(draft: Draft, requested: SecondInput | None) -> bool:
     """Whether the messages of an input that arrives now have to wait until its run opens (R7.5)."""
-    return way(draft, requested) == "coalesce"
+    return action(draft, requested) == "coalesce"
 
 
 def hold(draft: Draft, messages: Sequence[Mapping[str, Any]]) -> None:

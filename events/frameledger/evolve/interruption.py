@@ -45,7 +45,7 @@ def ended(draft: Draft, frame: EndFrame | CancelFrame) -> Reason | None:
     """Apply `EndFrame` or `CancelFrame`: write open text and words, settle open calls, and request no run (R1.6)."""
     if history.is_for_another_mirror(draft, frame):
         return "mirror_superseded"
-    if draft.terms.ended and not _something_is_open(draft):
+    if draft.terms.ended and not _has_open_work(draft):
         return "context_ended"
     responses.end(draft)
     runs.release(draft)
@@ -57,7 +57,7 @@ def ended(draft: Draft, frame: EndFrame | CancelFrame) -> Reason | None:
     return None
 
 
-def _something_is_open(draft: Draft) -> bool:
+def _has_open_work(draft: Draft) -> bool:
     """Whether something arrived after the context had ended, and has to be settled too."""
     return not (
         draft.turn is None

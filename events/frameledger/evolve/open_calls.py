@@ -74,7 +74,7 @@ def tombstone(draft: Draft, call: Call) -> None:
     draft.calls = replace(draft.calls, barred=barred)
 
 
-def unbar(draft: Draft, tool_call_id: ToolCallId) -> None:
+def remove_tombstone(draft: Draft, tool_call_id: ToolCallId) -> None:
     if tool_call_id in draft.calls.barred:
         barred = tuple(one for one in draft.calls.barred if one != tool_call_id)
         draft.calls = replace(draft.calls, barred=barred)

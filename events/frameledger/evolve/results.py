@@ -55,7 +55,7 @@ def result(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
 
 def cancel(draft: Draft, frame: FunctionCallCancelFrame) -> Reason | None:
     """Settle a call as cancelled. A call that has not started writes nothing and may not start any more (R3.4)."""
-    call = _meant(draft, frame)
+    call = _named_call(draft, frame)
     if isinstance(call, str):
         return call
     if call.running is None:
@@ -111,7 +111,7 @@ def _resolve(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
         return "call_open_already"
     one = _newest_ambiguous(draft, tool_call_id, frame.opened_version)
     if one is None:
-        return _over(draft, tool_call_id, frame.opened_version)
+        return _reason_without_call(draft, tool_call_id, frame.opened_version)
     others = tuple(other for other in draft.calls.ambiguous if other is not one)
     draft.calls = replace(draft.calls, ambiguous=others)
     draft.append_text(call_messages.later_result(tool_call_id, frame.result))
@@ -157,7 +157,7 @@ def _run_llm(frame: FunctionCallResultFrame) -> bool | None:
 
 
 def _running(draft: Draft, frame: FunctionCallResultFrame) -> tuple[Call, Running] | Reason:
-    call = _meant(draft, frame)
+    call = _named_call(draft, frame)
     if isinstance(call, str):
         return call
     if call.running is None:
@@ -167,19 +167,19 @@ def _running(draft: Draft, frame: FunctionCallResultFrame) -> tuple[Call, Runnin
     return call, call.running
 
 
-def _meant(draft: Draft, frame: FunctionCallResultFrame | FunctionCallCancelFrame) -> Call | Reason:
+def _named_call(draft: Draft, frame: FunctionCallResultFrame | FunctionCallCancelFrame) -> Call | Reason:
     """The open call that the frame names, or why there is none; `opened_version` distinguishes it from later calls with
     its id."""
     tool_call_id = ToolCallId(frame.tool_call_id)
     call = draft.calls.open.get(tool_call_id)
     if call is None:
-        return _over(draft, tool_call_id, frame.opened_version)
+        return _reason_without_call(draft, tool_call_id, frame.opened_version)
     if frame.opened_version is not None and frame.opened_version != call.requested_version:
         return "target_over"
     return call
 
 
-def _over(draft: Draft, tool_call_id: ToolCallId, opened_version: int | None) -> Reason:
+def _reason_without_call(draft: Draft, tool_call_id: ToolCallId, opened_version: int | None) -> Reason:
     return "target_over" if opened_version is not None else open_calls.no_such_call(draft, tool_call_id)
 
 

@@ -25,7 +25,7 @@ def started(draft: Draft, frame: UserStartedSpeakingFrame) -> Reason | None:
     turn = draft.turn
     if turn is not None and turn.speaking:
         return None
-    if inputs.way(draft, frame.second_input) == "reject":
+    if inputs.action(draft, frame.second_input) == "reject":
         draft.rejected_turn = None if frame.second_input is None else RejectedTurn(draft.version)
         return "busy"
     draft.rejected_turn = None
@@ -67,9 +67,9 @@ def transcribed(draft: Draft, frame: TranscriptionFrame) -> Reason | None:
         if rejected is not None:
             second_input = second_input or "reject"
             draft.rejected_turn = replace(rejected, words_pending=False) if rejected.speaking else None
-        if inputs.way(draft, second_input) == "reject":
+        if inputs.action(draft, second_input) == "reject":
             return "busy"
-        _say(draft, plus(None, frame.text, frame.includes_inter_frame_spaces), second_input)
+        _write_and_request(draft, plus(None, frame.text, frame.includes_inter_frame_spaces), second_input)
         return None
     words = plus(turn.words, frame.text, frame.includes_inter_frame_spaces)
     heard = Turn(
@@ -114,7 +114,7 @@ def _close(draft: Draft, turn: Turn) -> None:
     if trimmed(turn.words):
         if draft.runs.owed_to_turn:
             draft.runs = replace(draft.runs, owed_to_turn=False)
-        _say(draft, turn.words, turn.second_input)
+        _write_and_request(draft, turn.words, turn.second_input)
 
 
 def _request_deferred_run(draft: Draft) -> None:
@@ -124,15 +124,15 @@ def _request_deferred_run(draft: Draft) -> None:
         runs.request_by_rule(draft)
 
 
-def _say(draft: Draft, words: Text | None, second_input: SecondInput | None) -> None:
+def _write_and_request(draft: Draft, words: Text | None, second_input: SecondInput | None) -> None:
     """Write these words of the user and request the run that answers them. While the conversation is busy they are a
     second input, which may interrupt or be held (R7)."""
-    way = inputs.way(draft, second_input)
+    action = inputs.action(draft, second_input)
     inputs.noted(draft)
-    if way == "coalesce":
+    if action == "coalesce":
         inputs.hold(draft, [_message(trimmed(words))])
         return
-    if way == "interrupt":
+    if action == "interrupt":
         inputs.interrupt(draft)
     _write(draft, words)
     runs.request_by_rule(draft)

@@ -10,7 +10,7 @@ from frameledger.frames.base import Frame
 from frameledger.frames.context import LLMContextFrame, LLMMessagesUpdateFrame
 
 
-class _AsksForARun(type(Frame)):  # type: ignore[misc]  # the class of pydantic's classes
+class _RequestsRun(type(Frame)):  # type: ignore[misc]  # the class of pydantic's classes
     """An old name whose frame always requested a run: its instances are the frames of its base that request a run."""
 
     def __call__(cls, *positional: object, **fields: Any) -> Any:
@@ -25,11 +25,11 @@ class _AsksForARun(type(Frame)):  # type: ignore[misc]  # the class of pydantic'
         return isinstance(value, cls.__base__) and getattr(value, "run_llm", None) is True
 
 
-class LLMMessagesFrame(LLMMessagesUpdateFrame, metaclass=_AsksForARun):
+class LLMMessagesFrame(LLMMessagesUpdateFrame, metaclass=_RequestsRun):
     """A conversation to be run: `LLMMessagesUpdateFrame` with `run_llm` true."""
 
 
-class OpenAILLMContextFrame(LLMContextFrame, metaclass=_AsksForARun):
+class OpenAILLMContextFrame(LLMContextFrame, metaclass=_RequestsRun):
     """A context to be run: `LLMContextFrame` with `run_llm` true."""
 
 
