@@ -22,7 +22,7 @@ from tests.chaos.calls import NAMES, POINTS
 from tests.integration.test_database_crash import crashing
 from tests.support.answerers import rows
 from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
-from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, finish, projector
+from tests.support.killable import AT_ONCE, SINGLE_STATEMENT, STATEMENT_PER_TABLE, Plan, finish, projector
 from tests.support.killable_tools import DOOMED, HEIRS, Effects, tools
 from tests.support.killable_tools import Plan as WorkerPlan
 from tests.support.road import FEW, histories, made, mixed
@@ -51,14 +51,14 @@ SEEN = {
 """Moments, each with the question whose answer is true from then on."""
 
 DEADLY_POINTS = {
-    EACH_BY_ITSELF: (
+    STATEMENT_PER_TABLE: (
         "before load",
         "after lock",
         "before COPY frames",
         "in the middle of COPY frames",
         "before commit",
     ),
-    ALWAYS_AT_ONCE: (
+    SINGLE_STATEMENT: (
         "after load",
         "before lock",
         f"before {AT_ONCE}",

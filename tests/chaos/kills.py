@@ -8,18 +8,20 @@ import itertools
 import pytest
 from tests.support import erasing
 from tests.support.kill_rounds import erasures, halves, kill_at_each, points_of
-from tests.support.killable import ALWAYS_AT_ONCE, EACH_BY_ITSELF, STEPS, Plan, finish
+from tests.support.killable import SINGLE_STATEMENT, STATEMENT_PER_TABLE, STEPS, Plan, finish
 from tests.support.road import mixed, road_of_its_own  # noqa: F401  # a fixture
 
 
 def test_whatever_step_it_is_killed_at_all_histories_are_told_once(road):
     bursts = (mixed(str(number)) for number in itertools.count())
-    kill_at_each(road, EACH_BY_ITSELF, STEPS, bursts)
+    kill_at_each(road, STATEMENT_PER_TABLE, STEPS, bursts)
     finish(road, Plan(member="it"))
     road.check()
 
 
-@pytest.mark.parametrize("small", [EACH_BY_ITSELF, ALWAYS_AT_ONCE], ids=["each by itself", "all at once"])
+@pytest.mark.parametrize(
+    "small", [STATEMENT_PER_TABLE, SINGLE_STATEMENT], ids=["each by itself", "all at once"]
+)
 def test_whatever_point_it_is_killed_at_each_frame_counts_once_and_each_effect_has_one_id(road, small):
     bursts = halves()
     kill_at_each(road, small, points_of(road, small, bursts), bursts)
@@ -28,7 +30,7 @@ def test_whatever_point_it_is_killed_at_each_frame_counts_once_and_each_effect_h
     road.check()
 
 
-@pytest.mark.parametrize("small", [EACH_BY_ITSELF, None], ids=["each by itself", "as usual"])
+@pytest.mark.parametrize("small", [STATEMENT_PER_TABLE, None], ids=["each by itself", "as usual"])
 def test_whatever_point_it_is_killed_at_each_conversation_is_erased_once(road, small):
     bursts = erasures()
     points = points_of(road, small, bursts)

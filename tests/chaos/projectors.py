@@ -9,7 +9,7 @@ import random
 import signal
 
 import psycopg
-from tests.support.killable import AT_ONCE, EACH_BY_ITSELF, OWNER, STEPS, Plan, finish, projector
+from tests.support.killable import AT_ONCE, OWNER, STATEMENT_PER_TABLE, STEPS, Plan, finish, projector
 from tests.support.road import FEW, histories, mixed, road_of_its_own  # noqa: F401  # a fixture
 
 SEED = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1 << 32)))
@@ -32,7 +32,7 @@ def test_pairs_of_faults_change_nothing(road):
         plans = [
             Plan(
                 point=draw.choice(POINTS),
-                small=draw.choice([None, EACH_BY_ITSELF]),
+                small=draw.choice([None, STATEMENT_PER_TABLE]),
                 signal=draw.choice([signal.SIGKILL, signal.SIGSTOP]),
                 group=draw.choice([None, "another"]),
             )

@@ -24,7 +24,7 @@ from tests.support.call_accounts import (
     until_at_rest,
 )
 from tests.support.causes import without_origin
-from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, projector
+from tests.support.killable import AT_ONCE, SINGLE_STATEMENT, projector
 from tests.support.killable import Plan as ProjectorPlan
 from tests.support.killable_tools import DOOMED, LASTING, Effects, Plan, tools
 from tests.support.road import made
@@ -526,7 +526,7 @@ def test_whatever_step_the_projector_is_killed_at_a_call_runs_once(
 @contextmanager
 def doomed_projector(road, point):
     """Yields a projector that is killed at this point once it is armed."""
-    with projector(road.settings, ProjectorPlan(point=point, member="it", small=ALWAYS_AT_ONCE)) as running:
+    with projector(road.settings, ProjectorPlan(point=point, member="it", small=SINGLE_STATEMENT)) as running:
         road.until_idle(running)
         yield running
 

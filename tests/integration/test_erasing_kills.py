@@ -7,7 +7,7 @@ begins once.
 import pytest
 from tests.support import erasing
 from tests.support.kill_rounds import erasures, kill_at_each, points_of
-from tests.support.killable import EACH_BY_ITSELF, Plan, projector
+from tests.support.killable import STATEMENT_PER_TABLE, Plan, projector
 from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 from tests.support.tiers import long
 
@@ -15,7 +15,7 @@ OF_ANY_BATCH = ("before COPY ", "in the middle of COPY ", "send to ")
 """Statements that every batch has: `test_projector_kills.py` shows that it may end there."""
 
 
-@pytest.mark.parametrize("small", [long(EACH_BY_ITSELF), None], ids=["each by itself", "as usual"])
+@pytest.mark.parametrize("small", [long(STATEMENT_PER_TABLE), None], ids=["each by itself", "as usual"])
 def test_whatever_point_it_is_killed_at_each_conversation_is_erased_once(road, small):
     bursts = erasures()
     told = points_of(road, small, bursts)

@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 from tests.support.batches import PARTITIONS, TOPIC, TOPICS, Log, Projecting, histories_interleaved, value_of
 from tests.support.claim_workers import connected_for_long, die, workers
-from tests.support.killable import EACH_BY_ITSELF, Plan, projector
+from tests.support.killable import STATEMENT_PER_TABLE, Plan, projector
 from tests.support.road import Raw, histories, road_of_its_own, tell  # noqa: F401  # a fixture
 from tests.support.tiers import long
 
@@ -516,7 +516,7 @@ def test_a_database_that_is_filled_from_the_log_anew_asks_for_nothing_that_is_ov
     assert still_open.items() < before.items()
     in_another_database(road, make_database, migrated_template)
     if point is not None:
-        with projector(road.settings, replace(NAMED, point=point, small=EACH_BY_ITSELF)) as doomed:
+        with projector(road.settings, replace(NAMED, point=point, small=STATEMENT_PER_TABLE)) as doomed:
             doomed.arm()
             assert doomed.ended() == -signal.SIGKILL
     with projector(road.settings, NAMED) as running:

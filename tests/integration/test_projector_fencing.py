@@ -9,7 +9,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from tests.support.batches import TOPIC, TOPICS, Log, value_of
 from tests.support.formatted import formatted
-from tests.support.killable import EACH_BY_ITSELF, OWNER, Plan, projector
+from tests.support.killable import OWNER, STATEMENT_PER_TABLE, Plan, projector
 from tests.support.log_in_memory import Feed, Group
 from tests.support.road import PARTITIONS, Raw, die, histories, made, mixed, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.tiers import long
@@ -68,7 +68,7 @@ def test_two_who_both_believe_that_they_own_everything_fence_each_other_and_each
 def test_a_frozen_projector_is_ended_by_the_next_owner_and_comes_back_as_one_who_owns_nothing(
     road, point, group
 ):
-    plan = Plan(point=point, signal=signal.SIGSTOP, small=EACH_BY_ITSELF)
+    plan = Plan(point=point, signal=signal.SIGSTOP, small=STATEMENT_PER_TABLE)
     with projector(road.settings, plan) as frozen:
         road.until_idle(frozen)
         frozen.arm()
@@ -88,7 +88,7 @@ def test_a_frozen_projector_is_ended_by_the_next_owner_and_comes_back_as_one_who
 
 @pytest.mark.long
 def test_a_connection_that_drops_in_the_middle_of_a_copy_is_made_again(road):
-    plan = Plan(point="in the middle of COPY messages", signal=signal.SIGSTOP, small=EACH_BY_ITSELF)
+    plan = Plan(point="in the middle of COPY messages", signal=signal.SIGSTOP, small=STATEMENT_PER_TABLE)
     with projector(road.settings, plan) as running:
         road.until_idle(running)
         running.arm()
@@ -107,7 +107,7 @@ def test_who_was_frozen_until_the_database_gave_up_on_its_transaction_goes_on(ro
     plan = Plan(
         point="after lock",
         signal=signal.SIGSTOP,
-        small=EACH_BY_ITSELF,
+        small=STATEMENT_PER_TABLE,
         then="SET LOCAL idle_in_transaction_session_timeout = 1",
     )
     with projector(road.settings, plan) as running:

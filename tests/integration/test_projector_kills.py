@@ -7,7 +7,7 @@ import signal
 
 import pytest
 from tests.support.kill_rounds import halves, kill_at_each, points_of
-from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, projector
+from tests.support.killable import AT_ONCE, SINGLE_STATEMENT, STATEMENT_PER_TABLE, Plan, projector
 from tests.support.road import FEW, mixed, road_of_its_own  # noqa: F401  # a fixture
 
 WITHIN = ("after lock", "before commit")
@@ -32,18 +32,18 @@ transaction, such a batch does the same as one that is written by one statement.
 def test_whatever_point_it_is_killed_at_each_frame_counts_once_and_each_effect_has_one_id(road):
     """Each batch is one statement. The points are all those that a process passes that is not killed."""
     bursts = halves()
-    points = points_of(road, ALWAYS_AT_ONCE, bursts)
+    points = points_of(road, SINGLE_STATEMENT, bursts)
     assert {f"before {AT_ONCE}", f"after sending {AT_ONCE}", "DELETE FROM outbox"} <= set(points), points
     assert set(points).isdisjoint(WITHIN)
-    kill_at_each(road, ALWAYS_AT_ONCE, points, bursts)
+    kill_at_each(road, SINGLE_STATEMENT, points, bursts)
     finish_and_check(road, bursts)
 
 
 @pytest.mark.long
 def test_whatever_statement_of_its_transaction_it_is_killed_at_each_frame_counts_once(road):
     bursts = halves()
-    assert set(WRITTEN_BY_ITSELF) <= set(points_of(road, EACH_BY_ITSELF, bursts))
-    kill_at_each(road, EACH_BY_ITSELF, WRITTEN_BY_ITSELF, bursts)
+    assert set(WRITTEN_BY_ITSELF) <= set(points_of(road, STATEMENT_PER_TABLE, bursts))
+    kill_at_each(road, STATEMENT_PER_TABLE, WRITTEN_BY_ITSELF, bursts)
     finish_and_check(road, bursts)
 
 

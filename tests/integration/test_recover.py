@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # three that 
 from tests.bounds import ON_SERVERS
 from tests.support import road as roads
 from tests.support.batches import dump, value_of
-from tests.support.killable import EACH_BY_ITSELF, Plan, projector
+from tests.support.killable import STATEMENT_PER_TABLE, Plan, projector
 from tests.support.polling import look_again
 from tests.support.processes import Process
 from tests.support.recovering import (  # noqa: F401  # fixtures
@@ -518,7 +518,7 @@ def test_a_projector_that_runs_is_fenced_and_goes_on_in_the_new_generation(road,
 def test_a_projector_that_is_frozen_in_a_transaction_does_not_keep_a_generation(road, run):
     projected(road, [Raw(b"ctx", RUN)])
     idle = next(number for number in range(PARTITIONS) if number != partition_for(b"ctx", PARTITIONS))
-    plan = Plan(point="after lock", signal=signal.SIGSTOP, small=EACH_BY_ITSELF)
+    plan = Plan(point="after lock", signal=signal.SIGSTOP, small=STATEMENT_PER_TABLE)
     with projector(road.settings, plan) as running:
         road.until_idle(running)
         running.arm()

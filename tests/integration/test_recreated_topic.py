@@ -8,7 +8,7 @@ import time
 
 import psycopg
 import pytest
-from tests.support.killable import EACH_BY_ITSELF, Plan, projector
+from tests.support.killable import STATEMENT_PER_TABLE, Plan, projector
 from tests.support.polling import pause
 from tests.support.recovering import make_again, until_gone
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
@@ -30,7 +30,9 @@ def said(*texts):
 @pytest.mark.parametrize("point", [None, "before commit"], ids=["at rest", "in a batch"])
 def test_a_projector_that_was_frozen_meanwhile_stops_and_skips_nothing(road, point):
     """At rest it has a fetch in flight, which the broker answers with an error; in a batch it has none."""
-    with projector(road.settings, Plan(point=point, signal=signal.SIGSTOP, small=EACH_BY_ITSELF)) as frozen:
+    with projector(
+        road.settings, Plan(point=point, signal=signal.SIGSTOP, small=STATEMENT_PER_TABLE)
+    ) as frozen:
         road.until_idle(frozen)
         road.publish(said("old 0", "old 1"))
         road.until_idle(frozen)

@@ -5,7 +5,7 @@ from contextlib import suppress
 import psycopg
 import pytest
 from psycopg import errors
-from tests.support.killable import ALWAYS_AT_ONCE, EACH_BY_ITSELF, Plan, projector
+from tests.support.killable import SINGLE_STATEMENT, STATEMENT_PER_TABLE, Plan, projector
 from tests.support.road import histories, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.tiers import long
 
@@ -25,7 +25,9 @@ BACK_AGAIN = [
 NAMES = ["barge-in", "parallel-tools", "split-characters"]
 
 
-@pytest.mark.parametrize("small", [ALWAYS_AT_ONCE, long(EACH_BY_ITSELF)], ids=["one statement", "several"])
+@pytest.mark.parametrize(
+    "small", [SINGLE_STATEMENT, long(STATEMENT_PER_TABLE)], ids=["one statement", "several"]
+)
 def test_processes_go_on_and_start_anew_over_a_migration_that_only_adds(road, small):
     plan = Plan(small=small)
     with projector(road.settings, plan) as running:

@@ -25,7 +25,7 @@ from frameledger_services.settings import PREFIX, Settings
 
 
 class Service:
-    """A service in a process of its own. To be killed, since calls of the demo take longer than a test."""
+    """A service in its own process. It is killed at the end, because calls of the demo take longer than a test."""
 
     def __init__(self, environment: Mapping[str, str], *words: str) -> None:
         self._words, self._environment = words, environment
@@ -42,7 +42,7 @@ class Service:
 
 @dataclass(frozen=True)
 class AnsweredRoad:
-    """What a test needs of it."""
+    """The running road, as tests use it."""
 
     settings: Settings
     environment: dict[str, str]
@@ -58,7 +58,7 @@ class AnsweredRoad:
         return self.settings.database_url.get_secret_value()
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """Returns what the database answers."""
+        """Returns the rows of a query."""
         with psycopg.connect(self.address) as connection:
             return connection.execute(query.encode(), parameters).fetchall()
 

@@ -44,7 +44,7 @@ STEADY = {"work_lease_secs": scaled(20.0), "work_heartbeat_secs": 0.1}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What happens when the service first comes to `point`: it sends itself `signal`."""
+    """A plan for the service: at `point` it sends itself `signal`, once."""
 
     point: str | None = None
     signal: signal.Signals = signal.SIGKILL
@@ -75,7 +75,7 @@ class Beside:
         assert self._ready.wait(ON_SERVERS), "the service does not begin"
 
     def end(self) -> None:
-        """Let it finish. Raises the error that ended it, if one did."""
+        """Stop it and wait for its end. Raises its error, if it failed."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(ON_SERVERS)

@@ -1,4 +1,4 @@
-"""The projector without Kafka: records as a topic has them, a projector that stores them, and the resulting tables."""
+"""The projector without Kafka: records of a topic, a projector that stores them, and the resulting tables."""
 
 import asyncio
 import itertools
@@ -56,7 +56,7 @@ TOPICS = ProjectorTopics(
 
 
 class Log:
-    """Records as they would lie on the partitions of a topic."""
+    """Records as on the partitions of a topic."""
 
     def __init__(self, topic=TOPIC):
         self.topic = topic
@@ -73,7 +73,7 @@ class Log:
 
 
 class Projecting:
-    """A projector without Kafka: it owns all partitions and is given their records."""
+    """A projector without Kafka: it owns all partitions and gets their records as arguments."""
 
     def __init__(self, address, *, cache_bytes=1 << 20, owner="test", rebuild_frames=0, topic=TOPIC):
         self.address = address
@@ -172,7 +172,7 @@ def folded(path):
 
 
 def again(record, by):
-    """The same record later on its partition."""
+    """Returns the same record at a later offset of its partition."""
     return Record(
         record.topic,
         record.partition,
@@ -192,14 +192,14 @@ def dump(address):
 
 
 def same(dumped, expected):
-    """Both have the same tables, with the same rows; said table by table."""
+    """Assert that both databases have the same tables with the same rows, table by table."""
     assert dumped.keys() == expected.keys()
     for table, rows in expected.items():
         assert dumped[table] == rows, table
 
 
 def value_of(connection, query, *parameters):
-    """The one value of a query's one row."""
+    """Returns the only value of a query's only row."""
     row = connection.execute(query, parameters).fetchone()
     assert row is not None, query
     return row[0]

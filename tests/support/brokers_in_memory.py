@@ -1,4 +1,4 @@
-"""A cluster of brokers in memory, at the seam where our feed speaks to aiokafka's client.
+"""A cluster of brokers in memory, which replaces aiokafka's client for our feed.
 
 Metadata, requests, responses and batches are aiokafka's own. The rules by which a broker answers a fetch are Kafka's,
 as far as one consumer sees them.
@@ -44,7 +44,7 @@ class Brokers:
         """Every fetch: the broker, and the offset of each partition that it named."""
         self.metadata_asked = 0
         self.asked_who_leads: list[int] = []
-        """Brokers that were asked it one by one, beside what the client does by itself."""
+        """Brokers that were asked for metadata individually, besides the client's own requests."""
         self.cluster: Any = ClusterMetadata()
         self._topic = topic
         self._request_class = request_class
@@ -68,7 +68,7 @@ class Brokers:
         self.change()
 
     def change(self, **attributes: Any) -> None:
-        """Note a change: brokers that hold a request look again."""
+        """Record a change: brokers that hold a request check again."""
         for name, value in attributes.items():
             setattr(self, name, value)
         self._changed.set()

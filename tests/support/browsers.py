@@ -54,7 +54,7 @@ FLAGS = (
 
 
 class NoBrowserError(Exception):
-    """There is no browser. The message says how to get one."""
+    """No browser is installed. The message says how to get one."""
 
 
 def folder_of_the_run(factory: pytest.TempPathFactory, worker: str) -> Path:

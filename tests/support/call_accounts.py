@@ -1,4 +1,4 @@
-"""Calls of played models, and what must hold for them in the end in the log, the tables and their effects."""
+"""Calls of simulated models, and the invariants of their frames, rows and effects at the end."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def until_at_rest(road: Road, calls: Iterable[str]) -> None:
 def check(
     road: Road, effects: Effects, calls: Iterable[str], *, safe: bool, interrupted: bool | None = False
 ) -> None:
-    """Assert what must hold for each of these calls after any fault; each has its own conversation. `interrupted` is
+    """Assert the invariants of each of these calls after any fault; each has its own conversation. `interrupted` is
     None for an interruption that may have come before its end or after it."""
     for call in calls:
         said = f"{call}: {log_of(road, call)}, effects {effects.of(call)}"

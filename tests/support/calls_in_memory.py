@@ -88,7 +88,7 @@ class InMemory:
 
 
 def dependencies(background, statuses, handlers=None, stop_secs=IN_PROCESS):
-    """What calls need besides their publisher, without hooks."""
+    """Returns the dependencies of calls besides their publisher, without hooks."""
 
     def params(call, plan, reporter):
         return FunctionCallParams("f", "t", {}, None, None, LLMContext, reporter, wait=reporter.wait)
@@ -136,5 +136,5 @@ async def run_call(
 
 
 def outcomes(frames):
-    """How each frame settles the call, or its type."""
+    """Returns how each frame settles the call, or its type."""
     return [getattr(frame, "settled_as", None) or frame.type for frame in frames]

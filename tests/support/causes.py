@@ -1,4 +1,4 @@
-"""What must hold for the causes of frames: every frame of our services has one."""
+"""The invariants of causes: every frame of our services has one."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Worker:
 
 @asynccontextmanager
 async def workers(address, *offered):
-    """Workers that have registered, each described by how its offer differs from the default."""
+    """Registered workers, each described by the differences of its registration from the default."""
     async with AsyncExitStack() as stack:
         made = []
         for options in offered:

@@ -24,7 +24,7 @@ Told = Callable[[Sequence["Received"]], bool]
 
 @dataclass(frozen=True)
 class Received:
-    """A span as it came."""
+    """A received span."""
 
     service: str
     """`service.name`."""
@@ -52,7 +52,7 @@ class Received:
 
 @dataclass
 class Collector:
-    """What it was sent until now."""
+    """The spans received so far."""
 
     endpoint: str
     spans: list[Received] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Data directories in which an `up` runs, as far as other commands can tell."""
+"""Data directories in which an `up` seems to run."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _administration(server: str) -> psycopg.Connection:
 
 
 async def until_somebody_waits(address: str) -> None:
-    """Return when a session of this database waits for another one."""
+    """Return when a session of this database waits for a lock of another one."""
     async with (
         asyncio.timeout(ON_SERVERS),
         await psycopg.AsyncConnection.connect(address, autocommit=True) as connection,

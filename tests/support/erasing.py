@@ -1,4 +1,4 @@
-"""What is left of erased conversations: every text of every table, and the tables as a pure fold would fill them."""
+"""The remains of erased conversations: every text of every table, and the tables as a pure fold would fill them."""
 
 import json
 from typing import Any
@@ -95,7 +95,7 @@ def folded(records: list[Record]) -> dict[str, dict[str, Any]]:
 
 
 def stored(address: str) -> dict[str, dict[str, Any]]:
-    """The same as the tables say it."""
+    """Returns the same from the tables."""
     with psycopg.connect(address) as connection:
         found: dict[str, dict[str, Any]] = {}
         for context_id, version, count, chain in connection.execute(

@@ -1,4 +1,4 @@
-"""A feed that is read in a test, and what it brought."""
+"""A feed that a test reads, and the records that it returned."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import itertools
 import signal
 from collections.abc import Iterable, Iterator
 
-from tests.support.killable import ALWAYS_AT_ONCE, Plan, projector
+from tests.support.killable import SINGLE_STATEMENT, Plan, projector
 from tests.support.road import FEW, Raw, Road, mixed
 
 from frameledger import derived
@@ -14,17 +14,17 @@ from frameledger.frames import LLMContextEraseFrame, LLMMessagesAppendFrame, LLM
 from frameledger.ids import ContextId, Version
 
 ONCE = ("SELECT projections", "SELECT frames.context_id, contexts", "SELECT topic, outbox")
-"""What a projector does once when it has taken a partition over, or only when it loads a head whose stored state is
-behind, or when the broker is slow to take the rows of an outbox: in a burst or in none. All of them only read."""
+"""Points that a burst may or may not reach: a projector reaches them once after it took over a partition, when it loads
+a head whose stored state is behind, or when the broker is slow to accept outbox rows. All of them only read."""
 
 
 NAMED = {"member": "it", "session_ms": 30_000}
-"""Each process has the partitions of the one before it at once, and no busy machine takes them away from it: of what
-was stored until it has caught up, no cancellation is published."""
+"""Each process gets the partitions of its predecessor at once, and keeps them on a busy machine. Until it has caught
+up, it publishes no cancellations for stored frames."""
 
 
 def points_of(road: Road, small: int | None, bursts: Iterator[list[Raw]]) -> list[str]:
-    """The points that a process which lives comes to in a burst of these, each once."""
+    """Returns the points that a surviving process reaches in such a burst, each once."""
     with projector(road.settings, Plan(tell=True, small=small, **NAMED)) as running:
         road.publish(next(bursts))
         road.until_owned_by(running)
@@ -34,17 +34,17 @@ def points_of(road: Road, small: int | None, bursts: Iterator[list[Raw]]) -> lis
         road.until_idle(running)
         points = [point for point in running.points() if not point.startswith(ONCE)]
         assert running.stop() == 0
-    if small == ALWAYS_AT_ONCE and "UPDATE projections" in points:
+    if small == SINGLE_STATEMENT and "UPDATE projections" in points:
         points.remove("UPDATE projections")  # once too: there no batch says so
     return points
 
 
 def kill_at_each(road: Road, small: int | None, points: Iterable[str], bursts: Iterator[list[Raw]]) -> None:
-    """A process for each point, which first finishes what its predecessor left and then dies there, in a burst of its
-    own."""
+    """Run a process for each point. It first finishes the work of its predecessor, and then dies at that point in its
+    own burst."""
     for point in points:
         with projector(road.settings, Plan(point=point, small=small, **NAMED)) as running:
-            # That its predecessor left nothing does not say that it has begun.
+            # If its predecessor left no work, idleness does not show that it has started.
             road.until_owned_by(running)
             road.until_idle(running)
             running.arm()
@@ -53,8 +53,8 @@ def kill_at_each(road: Road, small: int | None, points: Iterable[str], bursts: I
 
 
 def halves() -> Iterator[list[Raw]]:
-    """Each burst has the beginning of conversations, and the end of those that the burst before it began: rows are made
-    and changed."""
+    """Yields bursts that begin conversations and end those of the previous burst, so that rows are created and
+    changed."""
     left: list[Raw] = []
     for number in itertools.count(1):
         records = mixed(str(number), FEW)
@@ -64,8 +64,8 @@ def halves() -> Iterator[list[Raw]]:
 
 
 def erasures() -> Iterator[list[Raw]]:
-    """Each burst, but for the first, erases the conversations that the burst before it began, and has late words of
-    them, the next life of most, and a conversation that is erased whole, named `short-...`."""
+    """Yields bursts that erase the conversations of the previous burst, send them late text, begin most of them again,
+    and erase a conversation named `short-...` completely. The first burst only begins conversations."""
     yield _begun(0)
     for number in itertools.count():
         yield [*_erased(number), *_begun(number + 1)]

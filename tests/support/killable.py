@@ -44,56 +44,56 @@ preload(__name__)
 AT_ONCE = "everything at once"
 """The point of the statement that writes a whole batch."""
 
-EACH_BY_ITSELF = 0
-ALWAYS_AT_ONCE = 1_000_000
-"""What `Plan.small` has to be for every batch to be written the one way or the other."""
+STATEMENT_PER_TABLE = 0
+SINGLE_STATEMENT = 1_000_000
+"""Values of `Plan.small` with which every batch is written by a statement per table, or by a single statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What happens when a projector that is armed first comes to `point`: it sends itself `signal`."""
+    """A plan for an armed projector: at `point` it sends itself `signal`, once."""
 
     point: str | None = None
     signal: signal.Signals = signal.SIGKILL
     group: str | None = None
-    """A consumer group other than that of the settings: then nobody takes partitions away from it."""
+    """A consumer group other than that of the settings, so that no other projector takes its partitions."""
 
     session_ms: int = 1_000
-    """After so long a silence of the process the group gives its partitions to another one."""
+    """The session timeout, after which the group reassigns the partitions of a silent process."""
 
     frozen_ms: int | None = None
-    """After so long a stand-still it takes its partitions over anew by itself: like the group, if nothing is said."""
+    """The pause after which the process itself takes over its partitions again; by default the session timeout."""
 
     member: str | None = None
-    """A name by which the group knows the process again, so that nobody waits for the one that was killed."""
+    """The name of a static group member, so that no rebalance waits for a killed process."""
 
     tell: bool = False
-    """Say the name of every point instead of doing something at one."""
+    """Report the name of every point instead of sending a signal."""
 
     deadly: str | None = None
-    """Folding a frame with this text kills the process, as a bug of ours or of a library may."""
+    """Folding a frame with this text kills the process, like a bug of ours or of a library."""
 
     hanging: bool = False
-    """Folding a frame with that text never ends, instead; what computes has a fraction of a second then."""
+    """Folding a frame with that text never ends instead, with a watchdog of a fraction of a second."""
 
     decoding: bool = False
-    """It is decoding a record with that text that kills."""
+    """Decoding a record with that text kills the process instead of folding it."""
 
     small: int | None = None
     """The maximum number of records of a batch that is written in one statement, if not the default."""
 
     is_newer: bool = False
-    """It is of the release with a newer fold (`releases`)."""
+    """Whether the process runs the release with a newer fold (`releases`)."""
 
     logging: str | None = None
-    """Say the name of this event when the projector first logs it as an error."""
+    """Report the name of this event when the projector first logs it as an error."""
 
     then: str | None = None
     """SQL that is executed on the projector's connection at the point, before the signal."""
 
 
 class Projector(Process):
-    """A projector's process, seen from the test. It reports the name of a point when it reaches it."""
+    """A projector's process, as the test controls it. It reports the name of each point that it reaches."""
 
     def __init__(self, settings: Settings, plan: Plan) -> None:
         self._armed = CONTEXT.Event()
@@ -101,7 +101,7 @@ class Projector(Process):
         super().__init__(_project, settings, plan, self._armed, self._may_be_stopped)
 
     def arm(self) -> None:
-        """From the next batch on, points count."""
+        """Count points from the next batch on."""
         self._armed.set()
 
     def points(self) -> list[str]:
@@ -124,15 +124,15 @@ def projector(settings: Settings, plan: Plan | None = None) -> Projector:
 
 
 def finish(road: Any, plan: Plan | None = None) -> None:
-    """Have another projector publish what those who were killed have left in the outbox, also while they were idle and
-    took partitions over anew, and end in order. It is the last one: `road.check` may follow."""
+    """Let another projector publish the outbox rows that killed projectors left, including those of takeovers while
+    they were idle, and stop it normally. No other projector may follow; `road.check` may."""
     with projector(road.settings, plan) as last:
         road.until_idle(last)
         assert last.stop() == 0
 
 
 class _Points:
-    """Counts the points and does what is planned at one of them."""
+    """Counts the points and carries out the plan at one of them."""
 
     def __init__(self, plan: Plan, armed: Any, say: Callable[[str], None]) -> None:
         self._plan = plan
@@ -181,7 +181,7 @@ def _project(settings: Settings, plan: Plan, armed: Any, may_be_stopped: Any, sa
 
 
 def _wrap(points: _Points, plan: Plan) -> None:
-    """Put this module's parts in the place of the projector's own, in this process."""
+    """Replace parts of the projector in this process by those of this module."""
     _wrap_statements(points)
     _wrap_broker(points, plan)
     _wrap_fold(plan)

@@ -48,19 +48,19 @@ LASTING = HEIRS | {"work_lease_secs": scaled(20.0)}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What happens to a process: when it first comes to `point`, it sends itself `signal`."""
+    """A plan for a process: at `point` it sends itself `signal`, once."""
 
     point: str | None = None
     signal: signal.Signals = signal.SIGKILL
 
     holds: bool = False
-    """Handlers that have had their effect wait until the test lets them go."""
+    """Whether handlers wait after their effect until the test releases them."""
 
     timeout_secs: float = 60.0
     """The timeout of a call."""
 
     deaf: bool = False
-    """It receives no cancellations."""
+    """Whether it receives no cancellations."""
 
     broker: tuple[int, int] | None = None
     """Connections to the first of these ports go to the second one."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 POLL_SECONDS = 0.02
 
 NOTIFICATION_SECONDS = 0.05
-"""The longest wait for a notification before the next check: what is waited for may come without one."""
+"""Maximum wait for a notification before the next check, because a change may come without one."""
 
 _NEVER_SET = threading.Event()
 

@@ -61,7 +61,7 @@ class Process:
         return self._heard.recv()
 
     def frozen(self) -> None:
-        """Wait until it has stopped itself."""
+        """Wait until it has sent itself SIGSTOP."""
         process, until = psutil.Process(self.pid), time.monotonic() + ON_SERVERS
         while (status := process.status()) != psutil.STATUS_STOPPED:
             assert time.monotonic() < until, f"the process of {self._name} is {status}"
@@ -94,8 +94,8 @@ class Process:
 def reaching(
     point: str | None, number: signal.Signals, say: Callable[[str], None] = lambda _: None
 ) -> Callable[[str], None]:
-    """Returns what a process calls with the name of each point: at `point` it says so, and sends itself the signal,
-    once."""
+    """Returns a function that a process calls with the name of each point: at `point` it reports that, and sends itself
+    the signal, once."""
     left = [point]
 
     def reach(name: str) -> None:

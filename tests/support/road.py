@@ -149,8 +149,8 @@ class Road:
                     pass
 
     def until_owned_by(self, projector: Any) -> None:
-        """Wait until this process has taken over every partition, and requests the effects of what it stores from now
-        on. Before, it holds them back, and only those of work that is still open are requested."""
+        """Wait until this process has taken over every partition, and requests the effects of frames that it stores
+        from now on. Before that, it holds them back, and requests only those of work that is still open."""
         self.until(
             "SELECT count(*) = %s FROM projections "
             "WHERE sealed_at IS NULL AND effects_held_until IS NULL AND owner LIKE %s",
@@ -158,7 +158,7 @@ class Road:
         )
 
     def until_idle_or_dead(self, projector: Any) -> bool:
-        """Wait until this process has projected everything, or has died; whether it died."""
+        """Wait until this process has projected everything, or has died. Returns whether it died."""
         until = time.monotonic() + ON_SERVERS
         with psycopg.connect(self.address, autocommit=True) as connection:
             connection.execute(f"LISTEN {CHANNEL}")
@@ -171,7 +171,7 @@ class Road:
         return True
 
     def until(self, question: str, *parameters: Any) -> None:
-        """Wait until the database answers a question with true."""
+        """Wait until a query returns true."""
         until = time.monotonic() + ON_SERVERS
         with psycopg.connect(self.address, autocommit=True) as connection:
             connection.execute(f"LISTEN {CHANNEL}")
@@ -181,7 +181,7 @@ class Road:
                     pass
 
     def progress(self, connection: Any) -> Any:
-        """The progress of everything, as text for people."""
+        """Returns the progress of all partitions and the outbox, for error messages."""
         return {
             "ends": self.ends(),
             "next": connection.execute(
@@ -191,8 +191,8 @@ class Road:
         }
 
     def _requests_effects(self, connection: Any) -> bool:
-        """Whether no effects are held. They are requested by a transaction of their own, after the one that stored the
-        last record. A projector that ended just after it had taken partitions over leaves them held to the next one."""
+        """Returns whether no effects are held. They are requested in a separate transaction after the one that stored
+        the last record. A projector that ends just after a takeover leaves them to the next one."""
         held = "SELECT count(*) FROM projections WHERE sealed_at IS NULL AND effects_held_until IS NOT NULL"
         return bool(value_of(connection, held) == 0)
 
@@ -203,7 +203,7 @@ class Road:
             "WHERE sealed_at IS NULL"
         )
         reached, waiting = connection.execute(query).fetchone()
-        # A copy that was forwarded between the two looks would be on the topic now.
+        # A copy that was forwarded between the two queries would be on the topic now.
         return (
             reached is not None
             and waiting == 0
@@ -212,7 +212,7 @@ class Road:
         )
 
     def ends(self) -> dict[int, int]:
-        """Where each partition of the frames ends, markers of transactions included."""
+        """Returns the end offset of each partition of the frames, including transaction markers."""
         places = [confluent_kafka.TopicPartition(self.names.frames, one) for one in range(PARTITIONS)]
         until = time.monotonic() + ON_SERVERS
         while True:
@@ -231,17 +231,17 @@ class Road:
                 self._admin = self._client()
 
     def records(self, topic: str | None = None) -> list[Record]:
-        """All that a topic has by now and that was committed, partition by partition."""
+        """Returns all committed records of a topic, partition by partition."""
         return asyncio.run(_all_records(self.settings, topic or self.names.frames))
 
     def check(self, *projectors: Any, every: int = 7) -> Told:
-        """Tables, effects and outbox are what the topic says, once these processes have projected all of it. Contexts
-        are compared at one version of `every`, and at their last.
+        """Assert that tables, effects and outbox match the topic once these processes have projected all of it.
+        Contexts are compared at one version of `every`, and at their last.
 
-        Whoever speaks on the topic has to be gone. A projector that is idle may take its partitions over anew at any
-        moment, as after a stand-still, and request open work once more: it is named, or stopped and not killed
-        (`killable.finish`). Where a worker may have said something since the test last knew that all was projected, a
-        projector has to live until here, and is named.
+        All publishers must have ended. An idle projector may take over its partitions again at any moment, as after a
+        pause, and request open work once more: pass it, or stop it instead of killing it (`killable.finish`). If a
+        worker may have published since the test last knew that all was projected, a projector must still run, and is
+        passed.
         """
         if projectors:
             self.until_idle(*projectors)
@@ -284,13 +284,13 @@ class Road:
         return told
 
     def folded_offline(self, records: Sequence[Record]) -> str:
-        """Another database, with the tables as one projector fills them from these records alone."""
+        """Returns another database, with the tables that one projector fills from these records alone."""
         reference: str = self._another_database()
         self._fold_offline(reference, records)
         return reference
 
     def _fold_offline(self, address: str, records: Sequence[Record]) -> None:
-        """Projects everything at once into an empty database, without faults."""
+        """Project everything at once into an empty database, without faults."""
 
         names = self.names
         topics = ProjectorTopics(names.frames, names.dead_letters, dict(_effect_topics(names)), PARTITIONS)
@@ -334,7 +334,7 @@ class Road:
 
 @dataclass(slots=True)
 class Told:
-    """What a topic says."""
+    """The content of a topic, folded."""
 
     frames: list[tuple[Any, ...]] = field(default_factory=list)
     """Context, version, id, outcome, reason and payload of each frame."""
@@ -344,7 +344,7 @@ class Told:
 
     effects: dict[str, Any] = field(default_factory=dict)
     still_open: set[str] = field(default_factory=set)
-    """The ids of the effects of runs and calls that are open in the end and that nobody began."""
+    """The ids of the effects of runs and calls that are open at the end and were not started."""
 
     no_frames: list[tuple[int, int]] = field(default_factory=list)
     repeated: int = 0
@@ -424,7 +424,7 @@ def die(database: str, topic: str, partition: int, attempt: str = "batch") -> No
 
 @contextmanager
 def owning(database: str) -> Iterator[None]:
-    """A session that owns every partition, by the tables, and reads nothing."""
+    """Yields a session that owns every partition according to the tables, and reads nothing."""
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(
             "UPDATE projections SET owner_pid = pid, owner_started_at = backend_start, effects_held_until = NULL "
@@ -513,4 +513,4 @@ async def _all_records(settings: Settings, topic: str) -> list[Record]:
 
 
 FEW = ("barge-in", "tool-changes", "history-replaced", "failed-runs", "safe-to-retry", "slow-research")
-"""Conversations that need every statement there is, and few frames."""
+"""Conversations that need every statement, with few frames."""

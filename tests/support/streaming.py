@@ -1,4 +1,4 @@
-"""Streams of the gateway in tests: a projector's side, without Kafka, and a client's, as browsers are one."""
+"""Streams of the gateway in tests: the side of a projector, without Kafka, and that of a client like a browser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_KAFKA = f"{HOST}:1"
 
 
 class Talks(Projecting):
-    """Conversations that go on: frames are stored, and notified as a projector does."""
+    """Growing conversations: frames are stored and notified like by a projector."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -69,7 +69,7 @@ class Talks(Projecting):
             await progress_channel.notify_progress(self.connection, TOPIC, offsets, [context_id])
 
     async def notify_of_anything(self) -> None:
-        """Notify, without saying what has changed."""
+        """Notify, without naming the changed conversations."""
         await progress_channel.notify_progress(self.connection, TOPIC, {})
 
 

@@ -36,7 +36,7 @@ OFF = TimeLimits(
     keep_claims_days=None,
     keep_workers_days=None,
 )
-"""Each test switches on the rule that it is about."""
+"""No rule is enabled; each test enables the one that it tests."""
 
 PAST, FAR = 1e-9, 1e9
 """A limit that everything exceeds, and one that nothing exceeds."""
@@ -66,7 +66,7 @@ class Desk:
         return int(await self.value("SELECT version FROM contexts WHERE context_id = %s", context_id))
 
     async def project(self) -> None:
-        """Fold what is on the log and was not folded yet."""
+        """Fold the records on the log that are not folded yet."""
         records = [
             record
             for record in self.log.records

@@ -71,7 +71,7 @@ class Office:
                 await producer.publish(topic, [Outgoing(key.encode(), value, ()) for _, key, value in group])
 
     async def ask(self, *context_ids):
-        """Make conversations request runs, and publish the effects."""
+        """Let conversations request runs, and publish the effects."""
         effects = await self.scene.ask(*context_ids)
         await self.publish(*effects)
         return effects

@@ -1,1 +1,1 @@
-"""A new conversation begun from a moment of an old one: forks, reruns and replays."""
+"""New conversations that start from a version of an old one: forks, reruns and replays."""

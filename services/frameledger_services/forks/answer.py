@@ -1,4 +1,4 @@
-"""An answer of a model at a version of a conversation, recorded or new, in one form so that two can be compared."""
+"""A model's answer at a version of a conversation, recorded or new, in one form for comparison."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Answered = Literal["recorded", "not available"]
-"""How a call of a rerun was answered: by the original's result, or with the text that there is none."""
+"""How a call of a rerun was answered: with the original's result, or with a text that says there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsedTokens:
-    """Tokens used; None if unknown. `input` counts those read from the cache or written to it too."""
+    """Tokens used; None if unknown. `input` includes those read from or written to the cache."""
 
     input: int | None = None
     output: int | None = None
@@ -39,8 +39,8 @@ class AnswerCall:
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """A model's answer at a moment, with everything that its calls led to: one request, or several with results between
-    them."""
+    """A model's answer at a version, with all that follows from its calls: one request, or several with results in
+    between."""
 
     text: str = ""
     calls: tuple[AnswerCall, ...] = ()
@@ -49,19 +49,19 @@ class ModelAnswer:
     requests: int = 0
     tokens: UsedTokens = field(default_factory=UsedTokens)
     seconds: float | None = None
-    """The sum over requests, from start to end of each: the time of functions is not included."""
+    """The total duration of the requests, without the time of functions."""
 
     first_text_seconds: float | None = None
-    """The same up to the first text."""
+    """The total time of the requests up to the first text."""
 
     error: str | None = None
-    """The provider's message when it failed; the other fields have what came before."""
+    """The provider's message if it failed; the other fields have the part of the answer before that."""
 
     context_id: str | None = None
-    """The experiment that holds it; None for an original."""
+    """The experiment that contains it; None for an original."""
 
     run_id: str | None = None
-    """The run that it is of; None for a rerun."""
+    """Its run; None for a rerun."""
 
     price: float | None = None
 

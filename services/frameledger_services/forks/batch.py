@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class RunAt:
-    """A run that came to its end, by the version of the conversation that it read."""
+    """A completed run, identified by the version of the conversation that it read."""
 
     context_id: str
     version: int
@@ -29,8 +29,8 @@ class RunAt:
 async def answered_runs(
     connections: Connections, context_ids: Sequence[str], since: datetime | None
 ) -> AsyncIterator[RunAt]:
-    """Yields the runs that came to their end of these conversations, or of all with a frame since a time, conversation
-    by conversation, in their order. Experiments have none. Memory does not grow with their number."""
+    """Yields the completed runs of these conversations, or of all with a frame since a time, in order, one conversation
+    after another. Skips experiments. Memory does not grow with their number."""
     for context_id in context_ids:
         async for run in _runs(connections, context_id):
             yield run
@@ -53,7 +53,7 @@ async def in_order(
     jobs: int,
 ) -> None:
     """Call `rerun` for each moment, at most `jobs` at once, and `report` with each result, in the order of the moments.
-    The first error, of `report` too, cancels the others and is raised."""
+    The first error, including those of `report`, cancels the others and is raised."""
     waiting: deque[asyncio.Task[_T]] = deque()
     try:
         async with asyncio.TaskGroup() as tasks:

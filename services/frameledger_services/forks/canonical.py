@@ -1,4 +1,4 @@
-"""Compares JSON as values: the order of keys and the notation of numbers do not matter."""
+"""Compares JSON values, ignoring the order of keys and the notation of numbers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 def canonical(value: Any) -> str:
-    """Returns the same text for all values that are equal: keys sorted, `1.0` as `1`. Text that is itself the JSON of
-    an object counts as that object, because some providers give arguments as text, unless it is nested too deeply to be
-    read and written, which no other value of a frame is."""
+    """Returns the same text for all equal values: keys sorted, `1.0` as `1`. Text that is the JSON of an object counts
+    as that object, because some providers return arguments as text, unless it is nested too deeply, which no other
+    value of a frame is."""
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):
             parsed = json.loads(value)

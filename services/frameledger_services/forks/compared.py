@@ -18,19 +18,19 @@ class ComparedAnswers:
     version: int
     recorded: ModelAnswer | None
     reruns: tuple[tuple[ModelAnswer, AnswerComparison | None], ...]
-    """None where there is nothing to compare: no recorded answer, or a provider that failed."""
+    """None for a rerun that cannot be compared: there is no recorded answer, or the provider failed."""
 
     unpriced: frozenset[str] = frozenset()
-    """Models that the price list, if there is one, does not have."""
+    """Models that are missing in the price list, if there is one."""
 
     @property
     def same(self) -> bool:
-        """Whether every rerun says and calls the same as the recorded answer."""
+        """Whether every rerun has the same text and calls as the recorded answer."""
         return all(comparison is not None and comparison.same for _, comparison in self.reruns)
 
 
 def compared(original: Original, reruns: list[ModelAnswer], prices: Prices | None) -> ComparedAnswers:
-    """Returns a moment with its reruns, compared and priced."""
+    """Returns a moment with its reruns, their differences and costs."""
     recorded = None if original.answer is None else _priced(original.answer, prices)
     return ComparedAnswers(
         original.stored.context_id,

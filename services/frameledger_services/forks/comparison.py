@@ -14,15 +14,15 @@ from frameledger_services.forks.canonical import canonical
 Kind = Literal["same", "gone", "new"]
 
 _WORDS = re.compile(r"\S+\s*")
-"""A word with the space after it, so that words in a row that differ are one piece."""
+"""A word with the space after it, so that consecutive differing words are one piece."""
 
 EXACT_WORDS = 4_000
-"""In longer texts, frequent words are not used to align the two: the time would be quadratic."""
+"""Maximum words of an exact alignment. In longer texts frequent words are ignored, because the time is quadratic."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """A piece of text that both have, or only the first (`gone`), or only the second (`new`)."""
+    """A piece of text that is in both answers, only in the first (`gone`), or only in the second (`new`)."""
 
     kind: Kind
     text: str
@@ -35,7 +35,7 @@ class AnswerComparison:
     text: tuple[TextPiece, ...]
     same_text: bool
     same_calls: bool
-    """The same functions with equal arguments in the same order."""
+    """Whether both call the same functions with equal arguments in the same order."""
 
     @property
     def same(self) -> bool:
@@ -43,7 +43,7 @@ class AnswerComparison:
 
 
 def compare(original: ModelAnswer, rerun: ModelAnswer) -> AnswerComparison:
-    """Returns how a rerun differs from its original."""
+    """Returns the differences of a rerun from its original."""
     pieces = word_diff(original.text, rerun.text)
     return AnswerComparison(
         pieces,
@@ -53,8 +53,8 @@ def compare(original: ModelAnswer, rerun: ModelAnswer) -> AnswerComparison:
 
 
 def word_diff(before: str, after: str) -> tuple[TextPiece, ...]:
-    """Returns both texts as pieces in their order. Whitespace at the ends, and its kind between words, are no
-    differences; the later text's is kept."""
+    """Returns both texts as pieces in order. Ignores whitespace at the ends and its kind between words; the pieces have
+    the later text's."""
     old, new = _words(before), _words(after)
     matcher = SequenceMatcher(
         None,

@@ -1,23 +1,23 @@
-"""Copies of recorded frames for another conversation, which nothing acts on a second time.
+"""Copies of recorded frames for another conversation, without repeating their effects.
 
 The conversation of the copies is a *recording* from its first frame on (rule RA5.recording): the fold emits no effects
-for it, so no model and no function is called. A context or mirror frame among the copies would end that, so each is
-given `react: false`. The copies contain what reached the original context:
+for it, so no model and no function is called. A context or mirror frame among the copies would end that, so each gets
+`react: false`. The copies contain what reached the original context:
 
 - Only applied frames and frames of unknown types are copied. An ignored frame could be applied in the copy, where the
   run or call that refused it is not open.
-- Of a run only the attempt that counts is copied: the text of earlier attempts was retracted, and nothing in a copy
-  retracts. If a client rewrote a message of theirs, it was not retracted, and is copied as a message.
-- Runs, attempts, claims and versions are removed, because they name parts of the original. An answer becomes a response
-  that names no run, and a call one that another program runs; a recording folds both to the same messages.
+- Of a run only the valid attempt is copied: the text of earlier attempts was retracted, and copies cannot retract. A
+  message of theirs that a client rewrote was not retracted, and is copied as a message.
+- Runs, attempts, claims and versions are removed, because they refer to the original. An answer becomes a response that
+  names no run, and a call becomes one that another program runs; a recording folds both to the same messages.
 - The fold starts a call of a client's function without a frame (RA5.client), except in a recording. So the copy of the
   frame that began such calls is followed by a start frame for each.
 - An erasure is not copied.
-- A rewrite names a position, which differs in the copy if something was left out: `places` finds it.
+- A rewrite names a position, which differs in the copy if a message was omitted: `places` finds it.
 
-The copy differs from the original in three points. It has the text of a plain client whose answer to a run was put
-aside because a worker answered that run too (RA5.adopt). An input that was held until an answer was over (R7.5) comes
-before that answer. And a heard text for which there was no room (R8.4) is in the copy, because a recording has no
+The copy differs from the original in three points. It has the text of a plain client whose answer to a run was
+discarded because a worker answered that run too (RA5.adopt). An input that was held until the end of an answer (R7.5)
+comes before that answer. And a heard text for which there was no room (R8.4) is in the copy, because a recording has no
 limits.
 
 With `live` the model and the functions are called again: only the frames of people and programs are copied, without
@@ -65,7 +65,7 @@ _ERASURE = "LLMContextEraseFrame"
 
 @value
 class Copies:
-    """Makes copies of the frames of one conversation for another one."""
+    """Creates copies of the frames of one conversation for another one."""
 
     context_id: str
     copy: str
@@ -74,7 +74,7 @@ class Copies:
     live: bool = False
 
     def of(self, recorded: RecordedFrame, frame: AnyFrame) -> AnyFrame | None:
-        """Returns the copy of a frame, or None if none is made. `frame` is what the record's payload is decoded to."""
+        """Returns the copy of a frame, or None if it is not copied. `frame` is the decoded payload of the record."""
         if not self._is_copied(recorded, frame):
             return None
         changed: dict[str, Any] = {"id": self._id(recorded.frame_id), "produced_at": None}
@@ -87,7 +87,7 @@ class Copies:
         if frame.type in ("LLMContextFrame", "LLMMirrorFrame") and not self.live:
             changed["react"] = False
         if frame.type == "InterruptionFrame" and self.live:
-            # It was heard of the original's answer.
+            # It was heard in the original's answer.
             changed["heard_text"] = None
         return frame.model_copy(update=changed)
 
@@ -122,8 +122,8 @@ class Copies:
         return {"replay_of": {"context_id": self.context_id, "version": recorded.version}}
 
     def cause(self, recorded: RecordedFrame, frame: AnyFrame) -> str | None:
-        """Returns the id of the cause of a frame that is made from a recorded one: for its copy, the copy of its cause;
-        for the start of a call that began with it, the copy itself."""
+        """Returns the id of the cause of a frame created from a recorded one: for the copy, the copy of its cause; for
+        the start of a call that began with it, the copy itself."""
         own = self._id(recorded.frame_id)
         if frame.id != own:
             return own

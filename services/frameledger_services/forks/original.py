@@ -20,17 +20,17 @@ MAX_RUNS = 50
 """The maximum number of runs of one answer that are read."""
 
 MAX_CALLS = 1_000
-"""Calls after the moment whose results can be given again: a model that is asked again calls few."""
+"""Maximum calls after the moment whose results are available: a rerun makes few calls."""
 
 WITH_RESULT = frozenset({"done", "failed"})
-"""How a call ended whose result is on record. The result of an ambiguous call is unknown."""
+"""Statuses of calls whose results are recorded. The result of an ambiguous call is unknown."""
 
 _OF_FUNCTIONS = frozenset(types_said_by("function"))
 
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A moment that can be asked again."""
+    """A recorded moment that can be rerun."""
 
     stored: StoredContext
     """The context as the model saw it."""
@@ -41,11 +41,11 @@ class Original:
     """The recorded answer; None if no run read this version."""
 
     calls: tuple[RecordedCall, ...]
-    """Calls since, whose results can be given again."""
+    """Later calls, whose results are available to reruns."""
 
 
 async def original(connection: Connection, context_id: str, version: int) -> Original:
-    """Returns a moment with what is on record of it. Raises what `forking.moment` raises."""
+    """Returns a moment with its recorded answer and calls. Raises what `forking.moment` raises."""
     moment = await forking.moment(connection, context_id, version)
     runs = await reruns.runs_from(connection, context_id, version, MAX_RUNS)
     calls = await reruns.calls_from(connection, context_id, version, MAX_CALLS)
@@ -60,8 +60,8 @@ async def original(connection: Connection, context_id: str, version: int) -> Ori
 
 
 def turn_of(runs: Sequence[RecordedRun], calls: Sequence[RecordedCall]) -> list[RecordedRun]:
-    """Returns the runs of the answer that begins with the first of these: a run that made calls is followed by the next
-    one, if a call's result requested it."""
+    """Returns the runs of the answer that begins with the first of these: after a run with calls, the next run belongs
+    to it if a call's result requested that run."""
     turn = [runs[0]]
     for run in runs[1:]:
         if not _calls_of(turn[-1], calls) or run.trigger not in _OF_FUNCTIONS:
@@ -98,7 +98,7 @@ def _tokens(run: RecordedRun) -> UsedTokens:
 
 
 def _first_text(turn: Sequence[RecordedRun]) -> float | None:
-    """Returns when the first text came, in seconds of the requests."""
+    """Returns the time of the first text, in seconds of the requests."""
     before = 0.0
     for run in turn:
         if run.first_text_at is not None:

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from frameledger_services.store.replays import RecordedFrame
 
 MAX_CLOCK_DIFFERENCE = timedelta(seconds=5)
-"""A publisher's time is used if it is this near to the broker's: tokens that were logged together have different times
-there. A clock that is further away is wrong."""
+"""Maximum difference between a publisher's time and the broker's. A nearer time is used, because tokens that were
+logged together have different times there. With a larger difference the publisher's clock is wrong."""
 
 
 def time_of(frame: RecordedFrame) -> datetime:
-    """Returns when a frame was produced, by its publisher if that is plausible, else by the broker."""
+    """Returns the time of a frame: that of its publisher if it is plausible, else that of the broker."""
     produced_at = frame.produced_at
     if produced_at is not None and abs(produced_at - frame.logged_at) <= MAX_CLOCK_DIFFERENCE:
         return produced_at
@@ -21,9 +21,9 @@ def time_of(frame: RecordedFrame) -> datetime:
 
 
 class ReplayPace:
-    """Waits between frames as long as in the original, divided by `speed`; with 0 it never waits. A wait beyond
-    `longest` seconds is shortened to that. The time of playing itself does not accumulate: a wait ends when its frame
-    is due. `clock` counts seconds and `sleep` waits for some.
+    """Waits between frames as long as in the original, divided by `speed`; with 0 it never waits. Waits of more than
+    `longest` seconds are shortened. The time between calls does not accumulate: a wait ends when its frame is due.
+    `clock` returns seconds, and `sleep` waits for some.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ReplayPace:
         shortened, else 0. Call it once for each frame, in order."""
         before = self._before
         if before is not None and time <= before:
-            # Clocks of several publishers.
+            # The clocks of several publishers differ.
             time = before
         self._before = time
         if self._speed == 0 or before is None or self._due is None:
@@ -59,6 +59,6 @@ class ReplayPace:
         return max(0.0, self._due - self._clock()), shortened
 
     async def wait(self, seconds: float) -> None:
-        """Wait, if there is anything to wait for."""
+        """Wait for this time, if it is not 0."""
         if seconds > 0:
             await self._sleep(seconds)

@@ -1,7 +1,7 @@
 """Positions of messages in a copy of a conversation, which differ from those that its frames name.
 
-A copy leaves out retracted messages, and starts with the context before its first frame. So the copies are folded while
-they are made, and each message is found by the frame that wrote it.
+A copy omits retracted messages, and starts with the context before its first frame. So the copies are folded as they
+are created, and each message is found by the frame that wrote it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from frameledger_services.store.replays import RecordedFrame, WrittenMessage
 
 
 class PlacedCopies:
-    """Makes copies of all frames of a conversation from one on, in their order.
+    """Creates copies of the frames of a conversation from one on, in order.
 
     A message of a retracted attempt is in the copy if a client rewrote it, so that it keeps its place. If models answer
-    again, their answers are unknown: a rewrite is then copied only if its message existed before anything here could
-    answer, as in a mirror. This takes a hundred bytes for each message of an era.
+    again, their answers are unknown: a rewrite is then copied only if its message existed before any answer could come,
+    as in a mirror. This takes a hundred bytes for each message of an era.
     """
 
     def __init__(
         self, copies: Copies, opening: Sequence[AnyFrame], first: int, positions: Sequence[int]
     ) -> None:
-        """`opening` is what the copy begins with; its context has the messages that were at these `positions` before
-        the frame of version `first`."""
+        """`opening` has the first frames of the copy; their context has the messages that were at these `positions`
+        before the frame of version `first`."""
         self._copies = copies
         self._first = first
         self._state = State(ContextId(copies.copy))
@@ -41,8 +41,8 @@ class PlacedCopies:
         self._places = {(0, position): place for place, position in enumerate(positions, start=1)}
 
     def of(self, recorded: RecordedFrame, frame: AnyFrame) -> list[AnyFrame]:
-        """Returns the copy of a frame, and after it the starts of the calls that began with it; nothing if no copy is
-        made. Called once for each."""
+        """Returns the copy of a frame, followed by the starts of the calls that began with it; nothing if the frame is
+        not copied. Call it once for each frame."""
         copied = self._copies.of(recorded, frame)
         if copied is None and recorded.keeps is not None:
             copied = self._copies.of_message(recorded, recorded.keeps)
@@ -59,7 +59,7 @@ class PlacedCopies:
         return (0, written.position) if written.version < self._first else (written.version, written.number)
 
     def _fold(self, frames: Sequence[AnyFrame], version: int) -> None:
-        """Fold what was made of the frame of this version: together it writes what that wrote, in the same order."""
+        """Fold the copies of the frame of this version. They write the same messages as it did, in the same order."""
         number = 0
         for frame in frames:
             step = evolve(self._state, frame)

@@ -45,7 +45,7 @@ class Price(BaseModel):
     cache_write: Amount | None = None
 
     def of(self, tokens: UsedTokens) -> float | None:
-        """Returns what these tokens cost; None if it is not known how many were read or written."""
+        """Returns the cost of these tokens; None if the number of input or output tokens is unknown."""
         if tokens.input is None or tokens.output is None:
             return None
         read, written = tokens.cache_read or 0, tokens.cache_write or 0
@@ -62,7 +62,7 @@ class Prices:
         self._prices = prices
 
     def of(self, provider: str | None, model: str | None, tokens: UsedTokens) -> float | None:
-        """Returns what an answer of a model cost; None if the list does not have the model, or tokens are unknown."""
+        """Returns the cost of a model's answer; None if the model is not in the list, or tokens are unknown."""
         price = self._price(provider, model)
         return None if price is None else price.of(tokens)
 

@@ -1,4 +1,4 @@
-"""The recorded results of a conversation, returned to a model that is asked again."""
+"""The recorded results of a conversation, for the calls of a rerun."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ NOT_AVAILABLE = "not available in a rerun"
 
 
 class RecordedResults:
-    """Results by function and arguments. Each is given once, those of equal calls in the order in which they were
-    made."""
+    """Results by function and arguments. Each is used once, those of equal calls in the order of the calls."""
 
     def __init__(self, calls: Iterable[RecordedCall]) -> None:
         self._left: dict[tuple[str, str], deque[RecordedCall]] = defaultdict(deque)
@@ -23,6 +22,6 @@ class RecordedResults:
             self._left[call.function_name, canonical(call.arguments)].append(call)
 
     def take(self, function_name: str, arguments: Any) -> RecordedCall | None:
-        """Returns the recorded call of this name with equal arguments that was not given yet; None if there is none."""
+        """Returns the next unused recorded call of this name with equal arguments; None if there is none."""
         left = self._left.get((function_name, canonical(arguments)))
         return left.popleft() if left else None

@@ -1,16 +1,16 @@
 """Replays: the frames of a conversation in their order, and copies of them published with their timing.
 
 Publishing has two steps. If the process dies between or within them, the replay can be started again: it starts over,
-and what was published before counts once, because all ids are derived.
+and frames that were published before count once, because all ids are derived.
 
-1. The opening is published: a context frame with what was in the context before the first frame that is played. It
-   makes the conversation a recording, and names the program that kept the history then, if one did. If the topic is our
-   own frames topic, the next step waits until the tables show the recording.
-2. The copies are published, in their order, each when it is due.
+1. The opening is published: a context frame with the context before the first played frame. It makes the conversation a
+   recording, and names the program that kept the history at that time, if any. If the topic is our own frames topic,
+   the next step waits until the recording is in the tables.
+2. The copies are published in order, each when it is due.
 
 A process that dies after step 1 leaves a shorter recording. Since records of one key keep their order, no copy can be
-folded before the opening. Nor is one folded without it: each copy says when the opening was logged, so copies that come
-after an erasure of the new conversation are left out (RA5.lives).
+folded before the opening. Nor is one folded without it: each copy has the time at which the opening was logged, so the
+projector skips copies that arrive after an erasure of the new conversation (RA5.lives).
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ SOURCE = "frameledger/replay"
 PAGE = 500
 MAX_BATCH = 200
 MAX_BATCH_BYTES = 4 * 1024 * 1024
-"""Limits of the copies that are published together, if they are due at the same time: the one that reaches the second
-is the last."""
+"""Limits of a batch of copies that are due at the same time. The copy that reaches the second limit is the last one."""
 
 
 class ReplayRefusedError(RefusedError):
@@ -54,8 +53,8 @@ class ReplayRefusedError(RefusedError):
 async def recorded_frames(
     connections: Connections, context_id: str, first: int, last: int
 ) -> AsyncIterator[RecordedFrame]:
-    """Yields the frames of a conversation from one version to another, in order. Memory does not grow with their
-    number, nor with the size of all."""
+    """Yields the frames of a conversation from one version to another, in order. Memory grows neither with their number
+    nor with their total size."""
     after = first - 1
     while page := await connections.read(replays.frames, context_id, after, last, PAGE):
         for frame in page:
@@ -83,8 +82,8 @@ class Replayer:
         pace: ReplayPace,
         tell: Callable[[int], None],
     ) -> tuple[int, int]:
-        """Publish copies of the frames of a conversation from one version to another. `tell` is called with the version
-        that was copied last. Returns how many frames were copied, and how many left out.
+        """Publish copies of the frames of a conversation from one version to another. Calls `tell` with the last copied
+        version. Returns the numbers of copied and of omitted frames.
 
         Raises `ForkRefusedError` and `ReplayRefusedError` before anything is published, and what publishing raises.
         """
@@ -115,7 +114,7 @@ class Replayer:
 
     async def _open(self, copies: Copies, topic: str, first: int) -> tuple[PlacedCopies, int]:
         """Publish the opening that makes the new conversation a recording, and wait until it is one, unless the topic
-        is another installation's. Returns when it was logged, in milliseconds since 1970."""
+        is another installation's. Returns the time at which it was logged, in milliseconds since 1970."""
         moment = await self._connections.read(forking.moment, copies.context_id, first - 1)
         opening = _opening(copies, first, moment)
         placed = PlacedCopies(copies, opening, first, moment.stored.positions)
@@ -142,7 +141,7 @@ class Replayer:
 
 
 def _opening(copies: Copies, first: int, moment: ForkPoint) -> list[AnyFrame]:
-    """Returns what a copy begins with. Raises `ForkRefusedError`."""
+    """Returns the first frames of a copy. Raises `ForkRefusedError`."""
 
     def derived_id(kind: str) -> str:
         return derived.copy_id(kind, copies.context_id, str(first), copies.copy)

@@ -1,28 +1,29 @@
 """Reruns: calls a model again at a recorded version of a conversation, without repeating any effect.
 
-A rerun is a conversation of its own, an *experiment*: a fork of the moment whose context frame says so
-(`metadata.experiment`), so that lists leave it out. What the model says and calls now is published there, and so it
-can be read, shown and verified as everything else.
+A rerun is a separate conversation, an *experiment*: a fork of the moment with `metadata.experiment` in its context
+frame, so that lists omit it. The new answer of the model is published there, so it can be read, shown and verified like
+any other.
 
-**The fence.** No function worker ever sees a call of a rerun, nor an inference worker its runs. That does not depend on
-the care of any code: the experiment is a *recording* (`react: false`, rule RA5.recording). The fold emits no effects
-for a recording, so nothing reaches the outbox, the topics that workers read, or their claims. The alternative, calls
-that are dispatched and claimed by the rerun before a worker gets them, is a race that a rerun may lose once, and once
-is a payment made twice. So the model is asked here, in this process, with the provider's own adapter; calls are
-announced without a run id, which by RA5.commit are never dispatched; and they are answered from the record.
+**Isolation.** No function worker ever receives a call of a rerun, and no inference worker its runs. That does not
+depend on careful code: the experiment is a *recording* (`react: false`, rule RA5.recording). The fold emits no effects
+for a recording, so nothing reaches the outbox, the topics that workers read, or their claims. The alternative would be
+to dispatch calls and claim them before a worker does. That is a race: lost once, it can repeat a payment. So the model
+is called in this process, with the provider's own adapter; calls are announced without a run id, which by RA5.commit
+are never dispatched; and they get recorded results.
 
 **Results.** A call gets the recorded result of the same function with equal arguments, each result once, in the order
-in which the original made its calls. Any other is answered `not available in a rerun`, and listed. A call that ran in
-the background in the original is answered at once here, like all others: a rerun does not compare how a model waits.
+of the original calls. Any other call is answered `not available in a rerun`, and listed. A call that ran in the
+background in the original is answered at once, like all others: a rerun does not compare how a model waits.
 
-**The context** is the one that the model saw: unlike in a fork, calls that were running then are not cancelled in it,
-because a text about that would be a difference of our own making. With the same provider and settings the first request
+**The context** is the one that the model saw: unlike in a fork, calls that were running are not cancelled in it,
+because a text about that would be an artificial difference. With the same provider and settings the first request
 equals the recorded one byte for byte, except for cancel tools, which are not offered.
 
-**Causes.** The first request was caused by the opening, a call's start by its announcement, its result by its start,
-and the next request by the newest result. So the causes of every frame of an experiment lead to the fork.
+**Causes.** The cause of the first request is the opening, that of a call's start its announcement, that of its result
+its start, and that of the next request the newest result. So the causes of every frame of an experiment lead to the
+fork.
 
-If the process dies, the experiment ends where it was: nobody waits for it, and a new rerun is a new experiment.
+If the process dies, the experiment ends at that point: nothing waits for it, and a new rerun is a new experiment.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.out_of_band import OutOfBand
 
 MAX_REQUESTS = 10
-"""Requests of one rerun. A model that still calls functions after that is stopped, and the answer reports it."""
+"""Maximum requests of a rerun. A model that still calls functions after that is stopped, and the answer says so."""
 
 Publish = Callable[[str, Sequence[AnyFrame], str | None], Awaitable[object]]
 """Publishes frames of a conversation, given the id of the frame that caused them."""
 
 
 class Rerunner:
-    """Asks a model again at recorded versions, many at once. `clock` counts seconds."""
+    """Calls a model again at recorded versions, many concurrently. `clock` returns seconds."""
 
     def __init__(
         self, inference: OutOfBand, changes: Changes, publish: Publish, clock: Callable[[], float]
@@ -71,14 +72,14 @@ class Rerunner:
         self._publish = publish
 
     async def rerun(self, original: Original) -> ModelAnswer:
-        """Ask once. A provider that fails is an answer with an error. Raises `ForkRefusedError` for a context that is
-        too large for a frame, before anything is asked or published, and what publishing raises."""
+        """Call the model once. If the provider fails, the answer has the error. Raises `ForkRefusedError` for a context
+        that is too large for a frame, before anything is sent or published, and what publishing raises."""
         experiment = _Experiment(self._model, self._publish, original, f"rerun-{secrets.token_hex(6)}")
         return await experiment.run()
 
 
 class _Experiment:
-    """One rerun under way."""
+    """A rerun in progress."""
 
     def __init__(self, model: RerunModel, publish: Publish, original: Original, context_id: str) -> None:
         self._model = model
@@ -109,7 +110,7 @@ class _Experiment:
         return replace(self._answer, error=f"It still called functions after {MAX_REQUESTS} requests.")
 
     async def _request(self) -> bool:
-        """Ask once more; returns whether there were calls, whose results the model has to see."""
+        """Send the next request. Returns whether the answer has calls, whose results the model has to see."""
         rows = self._folding.messages.rows()
         answers = [self._answers.get(position) for position, _ in rows]
         request = self._model.request(self._folding, self._original, answers)
@@ -156,7 +157,7 @@ class _Experiment:
         return renamed, calls
 
     def _answer_call(self, call: FunctionCallFromLLM) -> tuple[AnyFrame, AnyFrame]:
-        """Returns the start and the result of a call, and notes how it was answered."""
+        """Returns the start and the result of a call, and records how it was answered."""
         recorded = self._results.take(call.function_name, call.arguments)
         noted = AnswerCall(
             call.function_name, call.arguments, "not available" if recorded is None else "recorded"
@@ -178,7 +179,7 @@ class _Experiment:
         )
 
     def _note(self, output: ModelOutput) -> None:
-        """Add what a request brought to the answer."""
+        """Add the output of a request to the answer."""
         before = self._answer
         text = "".join(frame.text for frame in output.frames if isinstance(frame, LLMTextFrame)).strip()
         first = before.first_text_seconds
@@ -194,7 +195,7 @@ class _Experiment:
         )
 
     async def _append(self, frames: Sequence[AnyFrame], cause: str | None) -> list[str]:
-        """Fold frames as every projector will, and publish them. Returns the ids that they get."""
+        """Fold frames like a projector, and publish them. Returns their ids."""
         ids = [str(uuid4()) for _ in frames]
         named = [frame.model_copy(update={"id": id_}) for frame, id_ in zip(frames, ids, strict=True)]
         for one in named:

@@ -1,4 +1,4 @@
-"""The model of a rerun: the changes for it, its requests, and its answers."""
+"""The model of a rerun: the changed settings, its requests, and its answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from frameledger_services.providers.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a rerun changes of the original; None leaves it."""
+    """The settings that a rerun changes; None keeps the original."""
 
     model: str | None = None
     system: str | None = None
@@ -23,7 +23,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class ModelOutput:
-    """The answer to one request, with the time that it took."""
+    """The answer to one request, with its duration."""
 
     frames: tuple[AnyFrame, ...]
     seconds: float
@@ -31,7 +31,7 @@ class ModelOutput:
 
 
 class RerunModel:
-    """The model that is asked, with the changes. `clock` counts seconds."""
+    """The model of a rerun, with the changes. `clock` returns seconds."""
 
     def __init__(self, inference: OutOfBand, changes: Changes, clock: Callable[[], float]) -> None:
         self._inference = inference
@@ -64,7 +64,7 @@ class RerunModel:
         )
 
     def request(self, folding: Folding, original: Original, answers: Sequence[str | None]) -> Request:
-        """Returns the request for an experiment as it stands. Raises `ProviderError`."""
+        """Returns the request for the current state of an experiment. Raises `ProviderError`."""
         return self._inference.service.request(
             folding.conversation().context,
             prompt_caching=original.stored.prompt_caching,
@@ -73,7 +73,7 @@ class RerunModel:
         )
 
     async def ask(self, request: Request) -> ModelOutput:
-        """Returns the whole answer to one request; a request to a provider that is down is retried."""
+        """Returns the complete answer to one request. Retries if the provider is unavailable."""
 
         async def once() -> ModelOutput:
             began = self._clock()
@@ -89,14 +89,14 @@ class RerunModel:
         return await self._inference.retrying(once)
 
     def without_secrets(self, sentence: str) -> str:
-        """Returns a provider's message, without the key if the message repeats it."""
+        """Returns a provider's message without the key, which the message may contain."""
         for secret in self._inference.service.secrets():
             sentence = sentence.replace(secret, "...")
         return sentence
 
 
 def _join(frames: list[AnyFrame], frame: AnyFrame) -> None:
-    """Add a frame; pieces of text that follow each other become one."""
+    """Add a frame, and join it with the previous one if both are pieces of text."""
     if frames and type(frame) is LLMTextFrame and type(last := frames[-1]) is LLMTextFrame:
         frames[-1] = last.model_copy(update={"text": last.text + frame.text})
     else:

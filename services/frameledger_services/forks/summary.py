@@ -1,4 +1,4 @@
-"""The summary of many reruns: how many answers were equal, and what both sides used."""
+"""The summary of many reruns: the number of equal answers, and the usage of both sides."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ class Summary:
     text_differs: int = 0
     calls_differ: int = 0
     failed: int = 0
-    """Reruns whose provider failed; they are not compared."""
+    """The number of reruns whose provider failed; they are not compared."""
 
     calls_not_available: int = 0
-    """Calls that the original did not make."""
+    """The number of calls that the original did not make."""
 
     left_out: int = 0
-    """Runs whose context does not fit into the frame with which a rerun begins."""
+    """Runs whose context does not fit into the first frame of a rerun."""
 
     unpriced: set[str] = field(default_factory=set)
-    """Models that the price list, if there is one, does not have: their cost is not in the sums."""
+    """Models that are missing in the price list, if there is one: their cost is not in the sums."""
 
     recorded: Side = field(default_factory=Side)
     rerun: Side = field(default_factory=Side)
 
     def add(self, answers: ComparedAnswers) -> None:
-        """Count the reruns of a run."""
+        """Add the reruns of a run."""
         self.unpriced |= answers.unpriced
         for rerun, comparison in answers.reruns:
             self.reruns += 1
@@ -83,7 +83,7 @@ class Summary:
 
 
 def side_to_json(tokens: UsedTokens, seconds: float | None, price: float | None) -> dict[str, Any]:
-    """Returns what was used, as JSON: tokens, seconds to the millisecond, and the price if it is known."""
+    """Returns the usage as JSON: tokens, seconds to the millisecond, and the price if it is known."""
     return {
         "input_tokens": tokens.input,
         "output_tokens": tokens.output,
