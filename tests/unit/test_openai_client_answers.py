@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from frameledger_services.gateway.openai import client_answers
 from frameledger_services.store.client_calls import ClientCall
 
@@ -64,3 +66,17 @@ def test_a_call_of_the_id_that_is_not_stored_has_the_result_that_was_sent_behind
     sent = [*FIRST, MORE, made("red"), done("red it is")]
     assert client_answers.in_pairs(sent, held, call(waits=False)) == sent
     assert client_answers.in_pairs(sent, [], call(waits=False)) == sent
+
+
+@pytest.mark.regression("gateway 134")
+@pytest.mark.parametrize(
+    ("messages", "before"),
+    [
+        ([], []),
+        ([HI, made("blue"), done("blue it is")], [True, False, False]),
+        ([HI, {"role": "assistant", "tool_calls": [{"id": "call_0"}, 5]}], [False, False]),
+    ],
+)
+def test_messages_directly_before_calls_of_these_functions_are_found(messages, before):
+    assert client_answers.before_calls(messages, {"paint"}) == before
+    assert not any(client_answers.before_calls(messages, {"sketch"}))

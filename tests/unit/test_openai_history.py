@@ -28,7 +28,7 @@ def cut(content):
 
 
 def beside(content):
-    """Words of the model beside a call that the client sends."""
+    """Words of the model beside a call of the client's own functions."""
     return Held(said(content), may_be_left_out=True)
 
 

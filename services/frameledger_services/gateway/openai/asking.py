@@ -21,6 +21,7 @@ from uuid import UUID
 from starlette.requests import Request
 
 from frameledger.frames import AnyFrame
+from frameledger.tools import tool_names
 from frameledger_services.client import ContextChangedError, PublishedFrame
 from frameledger_services.gateway import conversation_gate, preferences, publishing
 from frameledger_services.gateway.dependencies import Dependencies
@@ -201,7 +202,7 @@ class Asking:
         self, readiness: Readiness, calls: CallsById
     ) -> tuple[Sequence[JsonObject], Plan, Sequence[tuple[ClientCall, Any]]]:
         """Returns the stored messages, the new part of the sent ones, and the results of calls among them."""
-        held = _held(readiness, calls)
+        held = _held(readiness, tool_names(self._chat_request.tools))
         stored = [one.message for one in held]
         results = client_answers.answered_calls(self._chat_request.messages, stored, calls)
         return stored, self._plan(held, calls), results
@@ -258,14 +259,14 @@ class Asking:
         return stored
 
 
-def _held(readiness: Readiness, calls: Container[str] = ()) -> list[Held]:
-    """Returns the stored messages. `calls` are those that the client sends."""
+def _held(readiness: Readiness, functions: Container[str] = ()) -> list[Held]:
+    """Returns the stored messages. `functions` are the client's own."""
     if readiness.stored is None:
         return []
     messages = readiness.stored.context.to_wire()["messages"]
     cut = {f"run {run_id}" for run_id in readiness.cut_runs}
     answers = readiness.stored.answers or (None,) * len(messages)
-    before_calls = client_answers.before_calls(messages, calls)
+    before_calls = client_answers.before_calls(messages, functions)
     return [
         Held(message, answer in cut, is_beside)
         for message, answer, is_beside in zip(messages, answers, before_calls, strict=True)

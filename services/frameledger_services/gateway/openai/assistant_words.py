@@ -33,7 +33,7 @@ class Words:
     """Whether its answer was interrupted or failed."""
 
     may_be_left_out: bool
-    """Whether it stands beside a call of the client, which may lack it."""
+    """Whether it stands beside a call of the client's own functions. The client may lack it."""
 
     is_report: bool = False
     """Whether it follows the report of a background call."""

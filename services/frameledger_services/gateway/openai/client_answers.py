@@ -12,6 +12,7 @@ from collections.abc import Container, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Any
 
+from frameledger.tools import tool_names
 from frameledger_services.gateway import client_tools
 from frameledger_services.gateway.openai.seen_messages import JsonObject, text_of
 from frameledger_services.store.client_calls import ClientCall
@@ -71,9 +72,11 @@ def made(sent: Sequence[JsonObject], calls: Set[str]) -> Set[str]:
     return calls & set(call_ids([*before, *sent[asked:]]))
 
 
-def before_calls(messages: Sequence[JsonObject], calls: Container[str]) -> list[bool]:
-    """Returns, for each message, whether one of these calls follows it directly."""
-    return [any(name in calls for name in call_ids([one])) for _, one in pairwise([*messages, {}])]
+def before_calls(messages: Sequence[JsonObject], functions: Container[str]) -> list[bool]:
+    """Returns, for each message, whether a call of one of these functions follows it directly."""
+    # A call names its function as a definition does.
+    following = (tool_names(_calls(one)) for _, one in pairwise([*messages, {}]))
+    return [any(name in functions for name in names) for names in following]
 
 
 def rest(sent: Sequence[JsonObject], calls: Container[str | None]) -> list[JsonObject]:

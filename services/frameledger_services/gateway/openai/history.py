@@ -11,7 +11,8 @@ the beginning, and never as bytes.
 3. What the assistant says between two messages of users is one text, whatever the number of messages in which it is
    stored or sent: an answer continues after each call, and the client received it as one. Where one of these messages
    ends, the text may lack the whitespace. Unseen messages that the client sends between its words are matched one by
-   one. The words beside calls of the client may be missing, all of them: some clients send calls without them.
+   one. The words beside calls of the client's own functions may be missing, all of them: some clients send calls
+   without words, or keep only the last words of an answer.
 4. When a background call reports after an answer has ended, the model may say more. No client received those words, so
    the sent history may lack them.
 5. An answer that was interrupted or failed may be cut at different places in the stored and the sent history: one text
@@ -56,7 +57,7 @@ class Held:
     """Whether its answer was interrupted or failed."""
 
     may_be_left_out: bool = False
-    """Whether the client sends the call that follows: it may send that without the words beside it."""
+    """Whether a call of the client's own functions follows: it may lack that, or the words beside it."""
 
 
 @dataclass(frozen=True, slots=True)

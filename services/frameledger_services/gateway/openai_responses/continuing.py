@@ -11,11 +11,12 @@ run. It is left out (`new_messages`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from starlette.requests import Request
 
+from frameledger.tools import tool_names
 from frameledger_services.gateway import conversation_gate
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.dependencies import Dependencies
@@ -56,7 +57,9 @@ async def continued(
     latest = await dependencies.database.read(latest_request, previous.context_id, INSTRUCTION)
     messages = stored.context.to_wire()["messages"]
     # In a thread: both may have megabytes.
-    new = await asyncio.to_thread(new_messages, messages, response_request.messages)
+    new = await asyncio.to_thread(
+        new_messages, messages, response_request.messages, tool_names(response_request.tools)
+    )
     return (
         replace(
             response_request,
@@ -68,10 +71,13 @@ async def continued(
     )
 
 
-def new_messages(stored: Sequence[JsonObject], sent: Sequence[JsonObject]) -> Sequence[JsonObject]:
-    """Returns the sent messages without those that repeat the end of the stored ones. Results of calls stay."""
+def new_messages(
+    stored: Sequence[JsonObject], sent: Sequence[JsonObject], functions: Container[str]
+) -> Sequence[JsonObject]:
+    """Returns the sent messages without those that repeat the end of the stored ones. Results of calls stay.
+    `functions` are the client's own."""
     calls = set(client_answers.call_ids(stored)).intersection(client_answers.call_ids(sent))
-    before_calls = client_answers.before_calls(stored, calls)
+    before_calls = client_answers.before_calls(stored, functions)
     held = [Held(one, may_be_left_out=is_beside) for one, is_beside in zip(stored, before_calls, strict=True)]
     rest = client_answers.rest(sent, calls)
     end = history.repeated_end(held, rest, made=client_answers.made(sent, calls))
