@@ -151,7 +151,7 @@ projector requests what is open."""
 ACTIVE_OWNED_CONTEXT = _active_context(
     f"""(effects_held_until IS NOT NULL OR owner_pid IS NOT NULL AND NOT EXISTS (
         SELECT FROM pg_stat_get_activity(owner_pid) AS session
-        -- Of other users' sessions one sees that they are there, and not since when.
+        -- The start of another user's session is not visible.
         WHERE coalesce(session.backend_start = owner_started_at, true) AND session.datid = {THIS_DATABASE}
     ))"""
 )

@@ -154,7 +154,7 @@ async def claim(connection: Connection, worker_id: str, service: str, calls: Seq
             released_at = NULL,
             finished_at = NULL,
             finish = NULL
-        -- A worker that claimed it since then has this attempt or a later one; each attempt is given out once.
+        -- A worker that claimed it since then has this attempt or a later one; each attempt is assigned once.
         WHERE claim.attempt < excluded.attempt
         """,
         (

@@ -125,7 +125,7 @@ class CallState:
     deps: CallDependencies
     leased: LeasedPublisher
     deadline: float
-    """By the clock of the event loop, as all times here."""
+    """A time of the event loop, like all times here."""
 
     failpoint: Failpoint
     waiting: bool = False

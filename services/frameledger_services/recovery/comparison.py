@@ -74,7 +74,7 @@ async def _compared(
     parts: Sequence[tuple[ChangedPartition, int]],
     is_same_topic: bool | None,
 ) -> dict[int, int]:
-    """The same, for each partition from the given offset on."""
+    """Returns the last common offsets, for each partition from the given offset on."""
     spans = [
         OffsetRange(one.partition, generation, first, min(one.end, below))
         for one, first in parts

@@ -21,7 +21,7 @@ class Finished:
 
     seconds: int
     runs: Mapping[str, int]
-    """By status."""
+    """Their number by status."""
 
     calls: Mapping[str, int]
     """By status."""

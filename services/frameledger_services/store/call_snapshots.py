@@ -40,7 +40,7 @@ class CallSnapshot:
     """The version of the frame; None while it is not stored."""
 
     outcome: str | None = None
-    """Of the frame."""
+    """The outcome of the frame."""
 
     status: str | None = None
     """The status of the call; None if it is not in the tables."""

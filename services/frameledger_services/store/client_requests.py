@@ -134,7 +134,7 @@ async def has_another_asked(connection: Connection, context_id: str, version: in
 async def outcomes_of(
     connection: Connection, context_id: str, frame_ids: Sequence[UUID]
 ) -> dict[UUID, FrameOutcome]:
-    """Returns the outcomes of these frames; those that are not stored are left out."""
+    """Returns the outcomes of these frames; those that are not stored are omitted."""
     cursor = await connection.execute(
         "SELECT frame_id, version, outcome, reason FROM frames WHERE context_id = %s AND frame_id = ANY(%s)",
         (context_id, list(frame_ids)),
@@ -231,7 +231,7 @@ _ANOTHER_ASKED = f"""
                     OR json_text(of_later.metadata::json, '{CLIENT}') IS NOT NULL
                 )
             )
-            -- All frames of one request note the same.
+            -- All frames of one request have the same metadata.
             AND of_later.metadata IS DISTINCT FROM (
                 SELECT coalesce(json_text(payload, 'metadata'), 'none') FROM frames
                 WHERE context_id = %(id)s AND version = %(version)s

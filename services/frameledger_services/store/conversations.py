@@ -51,7 +51,7 @@ async def last_active(
                 WHERE %(experiments)s OR NOT experiment
                 ORDER BY last_at DESC, context_id LIMIT %(limit)s OFFSET %(skip)s
             ) AS newest
-            -- Which has no experiments.
+            -- This view has no experiments.
             LEFT JOIN conversations USING (context_id)
             LEFT JOIN LATERAL (
                 SELECT left(messages.text, 200) AS text

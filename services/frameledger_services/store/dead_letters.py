@@ -81,7 +81,7 @@ async def places_within(
         """
         SELECT generation, "offset" FROM rejected_frames
         WHERE topic = %s AND partition = %s AND "offset" >= %s AND "offset" < %s AND context_id = %s
-            -- What could not be copied to another topic has the place of a frame (`keep_unsendable`).
+            -- Records that were too large for another topic have the place of a frame (`keep_unsendable`).
             AND code <> 'too_large'
         """,
         (topic, partition, first, end, context_id),

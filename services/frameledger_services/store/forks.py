@@ -49,8 +49,8 @@ async def running_calls(connection: Connection, context_id: str, version: int) -
             """
             SELECT call.tool_call_id, call.synchronous, CASE WHEN call.synchronous THEN said.place END AS place
             FROM tool_calls AS call
-            -- A call's messages are written by its start. What starts calls of a client may start several at once, and
-            -- write into the message of another call (RA5.client): the message names its call.
+            -- The start of a call writes its messages. A frame that starts calls of a client may start several, and
+            -- write into the message of another call (RA5.client), so the message has to name the call.
             LEFT JOIN LATERAL (
                 SELECT (
                     SELECT count(*) FROM messages AS earlier

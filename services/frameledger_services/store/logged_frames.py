@@ -134,7 +134,7 @@ UNSTORED = """
         EXISTS (
             SELECT FROM frames WHERE context_id = %(id)s AND frame_id = %(frame_id)s
             UNION ALL
-            -- One that erased the conversation is in its receipt.
+            -- A frame that erased the conversation is in its receipt.
             SELECT FROM erasures WHERE context_id = %(id)s AND frame_id = %(frame_id)s
         ) AS is_stored,
         EXISTS (

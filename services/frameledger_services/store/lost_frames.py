@@ -87,7 +87,7 @@ async def stored_frames(
                 AS span (partition, generation, first, below)
                 ON frames.partition = span.partition AND frames.generation = span.generation
                     AND frames."offset" >= span.first AND frames."offset" < span.below
-            -- Said by itself, it is what the index by offset is asked for.
+            -- A separate condition, so that the index by offset is used.
             WHERE frames."offset" >= %s
             ORDER BY frames.partition, frames."offset"
             """,

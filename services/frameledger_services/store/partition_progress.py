@@ -43,7 +43,7 @@ async def progress(connection: Connection, topic: str) -> list[PartitionProgress
                 p.owner, session.pid IS NOT NULL AS is_owned
             FROM projections AS p
             LEFT JOIN pg_stat_get_activity(NULL) AS session
-                -- Who may not look at others' sessions sees their pids and nothing else.
+                -- Users without the permission see only the pids of other users' sessions.
                 ON session.pid = p.owner_pid AND coalesce(session.backend_start = p.owner_started_at, true)
                     AND session.datid = {THIS_DATABASE}
             WHERE p.projection = %s AND p.topic = %s AND p.sealed_at IS NULL

@@ -119,7 +119,7 @@ _ASSIGN = f"""
                     AND NOT %s
                     AND NOT EXISTS (
                         SELECT FROM pg_stat_get_activity(p.owner_pid) AS before
-                        -- Who may not look at others' sessions sees their pids and nothing else.
+                        -- Users without the permission see only the pids of other users' sessions.
                         WHERE coalesce(before.backend_start = p.owner_started_at, true)
                     ) AS crashed
             ) AS looked

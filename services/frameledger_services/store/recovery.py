@@ -109,7 +109,7 @@ async def begin_partitions(
                 (projection, topic, generation, partition, next_offset, last_offset, last_hash, last_logged_at,
                 effects_held_until)
             SELECT before.projection, before.topic, %s, before.partition, given.next_offset, %s, %s, %s,
-                -- What was held back still is; the next owner says until where.
+                -- Held effects stay held; the next owner sets the offset.
                 CASE WHEN before.effects_held_until IS NOT NULL THEN given.next_offset END
             FROM projections AS before, (VALUES (%s::bigint)) AS given (next_offset)
             WHERE before.projection = %s AND before.topic = %s AND before.generation = %s AND before.partition = %s

@@ -21,7 +21,7 @@ class WrittenMessage:
     """A message, with the frame that first wrote it."""
 
     version: int
-    """That of the frame."""
+    """The version of the frame."""
 
     number: int
     """Its index among the messages that the frame wrote, from 0."""
@@ -136,7 +136,7 @@ _FRAMES = """
         WHERE messages.context_id = frames.context_id AND messages.era = written.era
             AND messages.position < written.position AND messages.valid_from < written.version
     ) AS before ON true
-    -- Only looked for where an attempt is not the one that counts, which is rare.
+    -- Only searched for if the attempt is not the valid one, which is rare.
     LEFT JOIN LATERAL (
         SELECT said.message
         FROM messages AS said

@@ -45,7 +45,7 @@ async def changed(connection: Connection, seen: Mapping[str, int]) -> list[tuple
                 LIMIT 1
             )
             UNION ALL
-            -- Tools that were set after the end of the conversation are for one that goes on, and win.
+            -- Tools that were set after the end take precedence: the conversation was continued.
             SELECT frames.version, '[]'
             FROM contexts
             JOIN frames USING (context_id)

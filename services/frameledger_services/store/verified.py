@@ -83,7 +83,7 @@ async def may_store(connection: Connection) -> bool:
     cursor = await connection.execute(
         """
         SELECT has_table_privilege('verified', 'INSERT') AND has_table_privilege('verified', 'UPDATE')
-            -- To lock a row takes the right to change a column.
+            -- Locking a row requires the permission to change a column.
             AND has_any_column_privilege('contexts', 'UPDATE')
             AND NOT current_setting('transaction_read_only')::boolean
         """
