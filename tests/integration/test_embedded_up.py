@@ -63,14 +63,14 @@ class Folder:
     def options(self, **options):
         return {"cwd": self.path, "env": self.environment, "text": True, **options}
 
-    def asked(self, *words):
-        """Returns the output of a command that only reads. It runs in this process, which has imported it already: a
+    def asked(self, *words, within="."):
+        """Returns the result of a command that only reads. It runs in this process, which has imported it already: a
         process of its own takes half a second of CPU time, and these commands are repeated."""
-        with chdir(self.path), mock.patch.dict(os.environ, self.environment, clear=True):
-            return CliRunner().invoke(application(), words).stdout
+        with chdir(self.path / within), mock.patch.dict(os.environ, self.environment, clear=True):
+            return CliRunner().invoke(application(), words)
 
     def status(self):
-        return json.loads(self.asked("status", "--json"))
+        return json.loads(self.asked("status", "--json").stdout)
 
     def processes(self):
         return by_name(self.status())
@@ -84,7 +84,7 @@ class Folder:
         return status
 
     def database(self) -> psycopg.Connection:
-        config = json.loads(self.asked("config", "--json"))
+        config = json.loads(self.asked("config", "--json").stdout)
         return psycopg.connect(config["FRAMELEDGER_DATABASE_URL"]["value"], autocommit=True)
 
     def living(self) -> list[psutil.Process]:
@@ -168,7 +168,7 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
         assert_ready(processes[name])
     assert kafka.answers(*split(processes["kafka"]["address"]))
 
-    config = json.loads(folder.run("config", "--json").stdout)
+    config = json.loads(folder.asked("config", "--json").stdout)
     assert config["FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS"]["value"] == processes["kafka"]["address"]
     assert config["FRAMELEDGER_DATABASE_URL"]["source"] == "frameledger up"
     with folder.database() as connection:
@@ -181,7 +181,7 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
 
     # Commands in a folder below use it; elsewhere, errors name it.
     (folder.path / "below").mkdir()
-    below = folder.run("config", "--json", within="below")
+    below = folder.asked("config", "--json", within="below")
     assert json.loads(below.stdout)["FRAMELEDGER_DATABASE_URL"]["source"] == "frameledger up"
     elsewhere = folder.run("show", "a", within="..")
     assert (elsewhere.returncode, str(folder.path) in elsewhere.stderr) == (1, True), elsewhere.stderr
@@ -190,8 +190,8 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
     for pid in filter(None, pids):
         psutil.Process(pid).kill()
     folder.until(lambda status: status["supervisor"] is None)
-    left = folder.run("status")
-    assert left.returncode == 1
+    left = folder.asked("status")
+    assert left.exit_code == 1
     assert "frameledger down" in left.stdout
 
     assert folder.run("up", "--detach").returncode == 0
@@ -218,7 +218,7 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
         "timekeeper_metrics.port",
     ]
     assert folder.run("down").returncode == 0
-    assert folder.run("status").returncode == 1
+    assert folder.asked("status").exit_code == 1
 
 
 @pytest.mark.long
