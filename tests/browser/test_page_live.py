@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from tests.bounds import ON_SERVERS
 from tests.support import gateway, webpage
 from tests.support.streaming import Talks
+from tests.support.tiers import long
 
 from frameledger import derived
 from frameledger_services.embedded import ports
@@ -140,7 +141,7 @@ def test_who_looks_at_the_past_is_not_taken_away_from_it(speaker, web):
 
 
 @pytest.mark.regression("gateway 86")
-@pytest.mark.parametrize("is_told_first", [False, True], ids=["while it asks why", "while it waits"])
+@pytest.mark.parametrize("is_told_first", [long(False), True], ids=["while it asks why", "while it waits"])
 def test_a_stream_that_ended_is_not_opened_again_once_its_conversation_was_left(speaker, web, is_told_first):
     """It ends, and the page asks why, and waits before it opens the next one. Timers run at the end here, also those
     that were cleared."""

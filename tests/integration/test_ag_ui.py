@@ -316,6 +316,7 @@ def test_who_stops_a_run_and_asks_again_goes_on_from_what_was_shown(front_end, s
     assert "verse-3999" not in cut
 
 
+@pytest.mark.long
 def test_a_client_that_was_cut_off_comes_back_to_its_run(front_end, stage):
     cut = front_end.do("cut", say="Please count.", stop="number-3", cut=True)
     told = front_end.do("cut", connect=True)

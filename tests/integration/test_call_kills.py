@@ -29,6 +29,7 @@ from tests.support.killable import Plan as ProjectorPlan
 from tests.support.killable_tools import DOOMED, LASTING, Effects, Plan, tools
 from tests.support.road import made
 from tests.support.tcp_proxy import wire
+from tests.support.tiers import first
 from tests.support.timekeeper_process import timekeeper
 
 from frameledger_services.embedded import postgres as embedded_postgres
@@ -71,6 +72,14 @@ SAFE = {
     "resulted": ("sent FunctionCallResultFrame", 1),
 }
 """The same for functions that are safe to retry, which do not wait for the log, with the maximum number of effects."""
+
+HALVES = ("each kind", "the rest")
+
+
+def halves(steps):
+    """Steps of each kind, before and behind each thing that is left, and for `make test-long` the rest."""
+    return first(1, [list(steps)[1::2], list(steps)[::2]])
+
 
 BEGUN = ("folded", "read", "entered", "effect", "answered", "result")
 NOT_BEGUN = ("claim", "claimed", "begun", "unsent")
@@ -148,31 +157,30 @@ class Stack(ExitStack):
         self.name = name
 
 
+@pytest.mark.parametrize("names", halves(UNSAFE), ids=HALVES)
 def test_whatever_step_a_worker_is_killed_at_an_unsafe_call_has_its_effect_once_at_most(
-    road, effects, effects_path
+    road, effects, effects_path, names
 ):
     with Stack("killed") as stack:
-        calls = kill_all(
-            stack, road, effects_path, {name: point for name, (point, *_) in UNSAFE.items()}, safe=False
-        )
-        stack.enter_context(
-            tools(lasting(road), {f"unsafe_{name}": False for name in UNSAFE}, effects_path, "heir")
-        )
+        points = {name: UNSAFE[name][0] for name in names}
+        calls = kill_all(stack, road, effects_path, points, safe=False)
+        served = {f"unsafe_{name}": False for name in names}
+        stack.enter_context(tools(lasting(road), served, effects_path, f"heir-{names[0]}"))
         until_at_rest(road, calls.values())
-    for name, (_, how, counts) in UNSAFE.items():
+    for name in names:
+        _, how, counts = UNSAFE[name]
         assert status(road, calls[name]) == how, (name, log_of(road, calls[name]))
         assert len(effects.of(calls[name])) in counts, (name, log_of(road, calls[name]))
     check(road, effects, calls.values(), safe=False)
 
 
-def test_whatever_step_a_worker_is_killed_at_a_safe_call_is_done(road, effects, effects_path):
+@pytest.mark.parametrize("names", halves(SAFE), ids=HALVES)
+def test_whatever_step_a_worker_is_killed_at_a_safe_call_is_done(road, effects, effects_path, names):
     with Stack("killed") as stack:
-        calls = kill_all(
-            stack, road, effects_path, {name: point for name, (point, _) in SAFE.items()}, safe=True
-        )
-        stack.enter_context(
-            tools(lasting(road), {f"safe_{name}": True for name in SAFE}, effects_path, "safe-heir")
-        )
+        points = {name: SAFE[name][0] for name in names}
+        calls = kill_all(stack, road, effects_path, points, safe=True)
+        served = {f"safe_{name}": True for name in names}
+        stack.enter_context(tools(lasting(road), served, effects_path, f"safe-heir-{names[0]}"))
         until_at_rest(road, calls.values())
     for name, call in calls.items():
         assert status(road, call) == "done", name
@@ -328,6 +336,7 @@ def test_a_worker_that_is_cut_off_from_kafka_keeps_its_call_and_reports_when_it_
     check(road, effects, [kept, meanwhile], safe=False)
 
 
+@pytest.mark.long
 def test_a_worker_that_is_cut_off_from_postgres_loses_its_calls_and_comes_back_as_another_one(
     road, effects, effects_path
 ):

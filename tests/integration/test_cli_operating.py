@@ -17,6 +17,7 @@ from tests.integration.test_timekeeper_unstarted import calls
 from tests.support.batches import value_of
 from tests.support.commands import environment
 from tests.support.projecting import make_topics, projecting, settings_of_its_own, until_projected  # noqa: F401  # a fixture
+from tests.support.tiers import long
 
 from frameledger.evolve import evolve
 from frameledger.frames import (
@@ -459,7 +460,13 @@ def test_a_retried_dead_letter_is_folded_once_it_can_be(settings, command):
 @pytest.mark.regression("fault 237")
 @pytest.mark.parametrize(
     "headers",
-    ["7", '[["a", {}]]', '[["a", "b", "c"]]', r'[["\ud800", "b"]]', "[" * 3_000 + "]" * 3_000],
+    [
+        "7",
+        long('[["a", {}]]'),
+        long('[["a", "b", "c"]]'),
+        r'[["\ud800", "b"]]',
+        long("[" * 3_000 + "]" * 3_000),
+    ],
     ids=lambda headers: headers[:20],
 )
 def test_a_dead_letter_whose_headers_nobody_can_read_is_named_and_holds_up_no_other(

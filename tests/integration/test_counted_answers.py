@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.support.batches import Log, Projecting
+from tests.support.tiers import long
 
 from frameledger import derived
 
@@ -50,7 +51,7 @@ def projected(database, *frames, sizes=(1,)):
 
 
 @pytest.mark.parametrize("begins", [RECORDING, ELSEWHERE], ids=["recording", "elsewhere"])
-@pytest.mark.parametrize("size", [1, 2, 99])
+@pytest.mark.parametrize("size", [1, long(2), 99])
 @pytest.mark.regression("journey 3")
 def test_an_answer_to_what_a_user_asked_is_one_run_with_all_that_is_known_of_it(database, begins, size):
     [run] = projected(database, begins, *ASKS, STARTS, says("Past "), says("noon."), ENDS, sizes=(size,))

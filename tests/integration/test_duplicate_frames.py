@@ -7,6 +7,7 @@ import itertools
 import psycopg
 import pytest
 from tests.support.batches import Log, Projecting, project, value_of
+from tests.support.tiers import long
 
 SAID = '{"type":"TranscriptionFrame","id":"%s","user_id":"u","timestamp":"","text":"%s","produced_at":"%s"}'
 MORNING, EVENING = "2026-05-01T08:00:00.000000+00:00", "2026-05-01T20:00:00+00:00"
@@ -25,7 +26,7 @@ def counts(database):
 
 @pytest.mark.regression("fault 12")
 @pytest.mark.regression("trial C9")
-@pytest.mark.parametrize("size", [3_000, 700])
+@pytest.mark.parametrize("size", [long(3_000), 700])
 def test_a_backlog_that_was_published_twice_is_counted_twice_and_stored_once(database, size):
     log = Log()
     for number in (*range(1_500), *range(1_500)):

@@ -279,8 +279,9 @@ def test_a_parked_conversation_is_erased_and_parked_no_more(database, monkeypatc
 
 
 @pytest.mark.usefixtures("both_writers")
-@pytest.mark.parametrize("has_begun", [False, True], ids=["before the next life", "in it"])
-@pytest.mark.parametrize("cache_bytes", [1, 1 << 20], ids=["loaded", "in memory"])
+@pytest.mark.parametrize(
+    ("has_begun", "cache_bytes"), [(False, 1 << 20), (True, 1), long(False, 1), long(True, 1 << 20)]
+)
 def test_late_words_of_a_worker_are_counted_and_nothing_else(database, has_begun, cache_bytes):
     log = Log()
     log.add("ctx", say("hello", run_llm=True))

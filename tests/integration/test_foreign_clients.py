@@ -62,6 +62,7 @@ def test_what_librdkafka_puts_elsewhere_is_forwarded_in_order_and_folded_once(ro
             assert [payload for (payload,) in payloads] == sent
 
 
+@pytest.mark.long
 def test_clients_of_both_partitioners_may_write_at_once(road):
     with projector(road.settings) as running:
         for number in range(2):

@@ -91,7 +91,7 @@ def test_what_a_handler_says_wrongly_fails_its_own_call_only(settings, handler):
     [
         ({"properties": {"a": {"$ref": "#/nowhere"}}}, {"a": 1}),
         ({"properties": {"a": {"$ref": "http://127.0.0.1:1/elsewhere"}}}, {"a": 1}),
-        ({"$ref": "#"}, {}),
+        long({"$ref": "#"}, {}),
     ],
 )
 def test_arguments_that_cannot_be_checked_run_nothing(settings, parameters, arguments):

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from tests.support.batches import HISTORIES, Log, folded, project, value_of
 from tests.support.databases import made
 from tests.support.gateway import with_app
+from tests.support.tiers import long
 
 from frameledger.record import decode
 from frameledger_services.gateway.access import tokens
@@ -66,9 +67,10 @@ async def refused(http: httpx.AsyncClient, path: str, **parameters) -> str:
     return str(answer.json()["type"]).removeprefix("/problems/")
 
 
-def test_every_version_of_every_history_is_what_its_frames_fold_to(filled):
+@pytest.mark.parametrize("histories", [HISTORIES[::3], long(HISTORIES)], ids=["some", "all"])
+def test_every_version_of_every_history_is_what_its_frames_fold_to(filled, histories):
     async def ask(http):
-        for path in HISTORIES:
+        for path in histories:
             contexts, _ = folded(path)
             for version in {*range(0, len(contexts), 9), len(contexts) - 1}:
                 found = await good(http, path_of(path.stem), version=version)
@@ -464,6 +466,7 @@ def test_a_rejected_frame_whose_headers_nobody_can_read_is_listed_without_them(f
             connection.execute(change, ("[]",))
 
 
+@pytest.mark.long
 def test_a_token_without_words_is_shown_none(filled, tmp_path):
     file = tmp_path / "tokens.json"
     token = tokens.create(file, "auditor", ("read",), redact=True, now=datetime.now(UTC))[1]

@@ -118,6 +118,7 @@ def folder(kafka, database, tmp_path):
         yield made
 
 
+@pytest.mark.long
 def test_up_runs_a_gateway_and_says_where(folder):
     up = folder.run("up", "--detach")
     assert up.returncode == 0, up.stdout + up.stderr

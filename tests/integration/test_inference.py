@@ -248,6 +248,7 @@ def rendered_again(road, context_id):
     return found, recorded_request.rebuild(found, lambda _: ScriptedLLMService())
 
 
+@pytest.mark.long
 @pytest.mark.regression("repair 11")
 def test_a_program_of_ones_own_starts_answers_and_stops(road):
     """`start` returns when runs are claimed, and does nothing if called again; `stop` drains; then it may start

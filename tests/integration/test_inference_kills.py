@@ -22,6 +22,7 @@ from tests.support.answerers import (
 from tests.support.killable import projector
 from tests.support.polling import pause
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.tiers import long
 
 POINTS = (
     "claim",
@@ -108,7 +109,8 @@ def naming(model):
     return frame("LLMUpdateSettingsFrame", settings={"model": model})
 
 
-def test_whatever_point_a_worker_is_killed_at_its_run_is_answered_once(road, settings):
+@pytest.mark.parametrize("points", [POINTS[1::2], long(POINTS)], ids=["some", "all"])
+def test_whatever_point_a_worker_is_killed_at_its_run_is_answered_once(road, settings, points):
     """Each worker serves one context, by its model; when all of them are dead, another worker takes over their work."""
     with ExitStack() as stack:
         projecting = stack.enter_context(projector(road.settings))
@@ -116,7 +118,7 @@ def test_whatever_point_a_worker_is_killed_at_its_run_is_answered_once(road, set
             point: stack.enter_context(
                 answerer(settings, Plan(point), models=[point], service=f"doomed-{number}")
             )
-            for number, point in enumerate((*POINTS, BETWEEN))
+            for number, point in enumerate((*points, BETWEEN))
         }
         for point in doomed:
             ask(road, point, "Please look." if point == BETWEEN else "Hello?", naming(point))
@@ -125,7 +127,7 @@ def test_whatever_point_a_worker_is_killed_at_its_run_is_answered_once(road, set
         heir = stack.enter_context(answerer(settings, service="heir"))
         until_closed(road, *doomed)
 
-        for point in POINTS:
+        for point in points:
             assert spoken(road, point) == [("user", "Hello?"), ("assistant", "Good day to you.")], point
             assert answers(road, point) == 1, point
         first = {
@@ -137,7 +139,7 @@ def test_whatever_point_a_worker_is_killed_at_its_run_is_answered_once(road, set
             "publish LLMFullResponseEndFrame": [1, 2],
             "published LLMFullResponseEndFrame": [1],
         }
-        for point in POINTS:
+        for point in points:
             assert are_at_least(attempts(road, point), first[point]), (point, attempts(road, point))
         road.until("SELECT bool_and(finished_at IS NOT NULL) FROM claims")
 
@@ -146,9 +148,9 @@ def test_whatever_point_a_worker_is_killed_at_its_run_is_answered_once(road, set
         calls = [one for one in road.records(road.names.function_calls) if one.key == BETWEEN.encode()]
         assert len({json.loads(one.value)["id"] for one in calls}) == 1
 
-        for point in POINTS:
+        for point in points:
             ask(road, point, "And now?")
-        for point in POINTS:
+        for point in points:
             road.until("SELECT count(*) = 2 FROM runs WHERE context_id = %s AND status = 'ended'", point)
             assert spoken(road, point)[-1] == ("assistant", "Good day to you.")
         assert heir.stop() == 0

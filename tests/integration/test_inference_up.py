@@ -14,6 +14,7 @@ def folder(kafka, database, tmp_path):
         yield made
 
 
+@pytest.mark.long
 def test_up_answers_with_the_provider_that_is_set(folder):
     up = folder.run("up", "--detach")
     assert up.returncode == 0, up.stdout + up.stderr

@@ -15,6 +15,7 @@ from tests.support.answerers import STEADY, answering, ask, frame, rows, spoken,
 from tests.support.killable import projector
 from tests.support.polling import pause
 from tests.support.road import Raw
+from tests.support.tiers import long
 
 from frameledger_services.bench.inference.answers import (
     Answer,
@@ -41,6 +42,17 @@ from frameledger_services.store.connections import connect
 WIRES = ("openai", "anthropic")
 NOBODY = "nobody"
 """A model whose server does not listen."""
+
+
+def in_turn(*cases):
+    """Returns each case on one of the two wires, in turn; `make test-long` tries it on the other one too. What differs
+    between them is tested in `contracts/`."""
+    return [
+        (wire, *case) if (number + turn) % 2 == 0 else long(wire, *case)
+        for number, case in enumerate(cases)
+        for turn, wire in enumerate(WIRES)
+    ]
+
 
 _contexts = itertools.count(1)
 
@@ -323,9 +335,9 @@ def test_a_run_has_used_what_is_known_and_only_an_ordinary_end_knows_all(stage, 
     assert (read, partial) == (11, trouble is not None)
 
 
-@pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize(
-    ("status", "code"), [(400, "context_refused"), (401, "provider_refused"), (403, "provider_refused")]
+    ("wire", "status", "code"),
+    in_turn((400, "context_refused"), (401, "provider_refused"), (403, "provider_refused")),
 )
 def test_what_the_provider_refuses_ends_the_run_and_is_not_asked_again(stage, wire, status, code):
     context_id = stage.answer(wire, Failure(status, "sk-secret is not what we want"))
@@ -338,9 +350,8 @@ def test_what_the_provider_refuses_ends_the_run_and_is_not_asked_again(stage, wi
     assert "sk-secret" not in error
 
 
-@pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize(
-    "trouble", [Failure(429, retry_after="0.1"), Failure(500), Failure(529)], ids=lambda f: f.status
+    ("wire", "trouble"), in_turn((Failure(429, retry_after="0.1"),), (Failure(500),), (Failure(529),))
 )
 def test_what_passes_is_tried_again_inside_the_attempt(stage, wire, trouble):
     context_id = stage.answer(wire, trouble, say("Here", " I am."))
@@ -381,8 +392,7 @@ def test_a_stream_that_is_cut_three_times_closes_the_run_with_a_fatal_error(stag
 
 
 @pytest.mark.regression("trial m2")
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("end", [EndEarly(), Cut()], ids=["in good order", "cut"])
+@pytest.mark.parametrize(("wire", "end"), in_turn((EndEarly(),), (Cut(),)))
 def test_an_answer_that_ends_early_in_a_call_is_begun_anew_as_the_next_attempt(stage, wire, end):
     pieces = Text("Let me see."), Call(0, "call_0", "look"), Arguments(0, '{"at": '), end
     context_id = stage.answer(wire, Answer(pieces), say("It is here."))
@@ -439,8 +449,7 @@ def impatient(service):
         service.completion_timeout_secs = usual
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("pieces", [(Hang(),), (Text("Good da"), Hang())], ids=["at once", "in the middle"])
+@pytest.mark.parametrize(("wire", "pieces"), in_turn(((Hang(),),), ((Text("Good da"), Hang()),)))
 def test_a_provider_that_hangs_is_left_and_the_conversation_goes_on(stage, wire, pieces):
     with impatient(stage.services[wire]):
         context_id = stage.answer(wire, Answer(pieces))
@@ -457,8 +466,7 @@ def test_a_provider_that_hangs_is_left_and_the_conversation_goes_on(stage, wire,
 
 
 @pytest.mark.regression("trial m3")
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("trouble", [StreamError(), Garbage()], ids=["error", "garbage"])
+@pytest.mark.parametrize(("wire", "trouble"), in_turn((StreamError(),), (Garbage(),)))
 def test_an_error_after_the_first_word_takes_the_half_back_and_the_next_attempt_says_it_anew(
     stage, wire, trouble
 ):

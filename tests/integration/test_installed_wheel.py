@@ -56,6 +56,7 @@ def test_the_metadata_is_what_an_index_shows(installed):
     assert "\n" not in metadata["Summary"]
 
 
+@pytest.mark.long
 def test_everything_runs_from_an_installed_wheel_in_an_empty_folder(installed, tmp_path):
     assert run(installed, tmp_path, "-c", "import frameledger_services as it; print(it.__file__)").startswith(
         str(installed)

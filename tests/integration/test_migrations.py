@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 from tests.support import catalog, erasing, rows
+from tests.support.tiers import long
 from typer.testing import CliRunner
 
 from frameledger_services import database as connecting
@@ -245,7 +246,7 @@ def test_messages_that_an_older_release_wrote_get_their_times_while_everything_g
 
 
 @pytest.mark.regression("fault 223")
-@pytest.mark.parametrize("path", ["another", "another, pg_temp, installed"])
+@pytest.mark.parametrize("path", [long("another"), "another, pg_temp, installed"])
 def test_messages_get_their_times_whatever_the_path_of_the_session_is(empty_database, path):
     """The tables are in a schema that is not on it, or behind tables of others with their names."""
     installed = "-c search_path=installed"

@@ -16,6 +16,7 @@ from tests.support.openai_stage import (
     openai_stage,  # noqa: F401  # a fixture
     said,
 )
+from tests.support.tiers import first
 
 from frameledger_services.gateway.openai_responses.response_ids import ResponseId
 
@@ -154,7 +155,7 @@ AGAIN = {
 
 
 @pytest.mark.regression("gateway 120")
-@pytest.mark.parametrize("form", AGAIN)
+@pytest.mark.parametrize("form", first(1, AGAIN))
 def test_a_framework_that_resends_the_history_to_the_conversation_that_it_names_repeats_nothing(stage, form):
     context_id = f"resp-{form}-again"
     history = [said("Please paint.")]

@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
 from tests.support.pooling import transactions_pooled
+from tests.support.tiers import long
 
 from frameledger_services import database as connecting
 from frameledger_services.settings import Settings
@@ -25,7 +26,7 @@ def test_a_pooler_in_transaction_mode_is_refused(database):
 
 
 @pytest.mark.regression("trial C7", "fault 17e")
-@pytest.mark.parametrize("service", ["timekeeper", "projector"])
+@pytest.mark.parametrize("service", [long("timekeeper"), "projector"])
 def test_a_service_behind_it_ends_with_one_sentence(database, service):
     async def scenario():
         async with asyncio.timeout(ON_SERVERS), transactions_pooled(database) as address:

@@ -33,6 +33,7 @@ def histories_in_turn():
     return [one for turn in itertools.zip_longest(*lines) for one in turn if one is not None]
 
 
+@pytest.mark.long
 def test_every_history_that_is_published_reads_back_as_it_folds(settings):
     async def run():
         await make_topics(settings)

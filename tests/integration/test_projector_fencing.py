@@ -29,6 +29,7 @@ from frameledger_services.store import binary_copy, migration, projections
 FEW = ("barge-in", "parallel-tools", "tool-changes", "old-names")
 
 
+@pytest.mark.long
 def test_processes_of_one_group_come_and_go_and_each_frame_counts_once(road):
     with projector(road.settings) as first:
         road.publish(mixed("1", FEW))

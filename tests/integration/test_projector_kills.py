@@ -9,6 +9,7 @@ import pytest
 from tests.support.kill_rounds import halves, kill_at_each, points_of
 from tests.support.killable import AT_ONCE, SINGLE_STATEMENT, STATEMENT_PER_TABLE, Plan, projector
 from tests.support.road import FEW, mixed, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.tiers import long
 
 WITHIN = ("after lock", "before commit")
 """Steps that a batch written by one statement does not reach."""
@@ -29,13 +30,15 @@ update, an insert and its end. A kill between these is rolled back like a kill a
 transaction, such a batch does the same as one that is written by one statement."""
 
 
-def test_whatever_point_it_is_killed_at_each_frame_counts_once_and_each_effect_has_one_id(road):
-    """Each batch is one statement. The points are all those that a process passes that is not killed."""
+@pytest.mark.parametrize("step", [3, long(1)])
+def test_whatever_point_it_is_killed_at_each_frame_counts_once_and_each_effect_has_one_id(road, step):
+    """Each batch is one statement. The points are all those that a process passes that is not killed, or every third of
+    them."""
     bursts = halves()
     points = points_of(road, SINGLE_STATEMENT, bursts)
     assert {f"before {AT_ONCE}", f"after sending {AT_ONCE}", "DELETE FROM outbox"} <= set(points), points
     assert set(points).isdisjoint(WITHIN)
-    kill_at_each(road, SINGLE_STATEMENT, points, bursts)
+    kill_at_each(road, SINGLE_STATEMENT, points[::step], bursts)
     finish_and_check(road, bursts)
 
 

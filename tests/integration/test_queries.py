@@ -30,7 +30,7 @@ def values(history: Path) -> list[bytes]:
     return history.read_bytes().splitlines()
 
 
-@pytest.mark.parametrize("history", every(4, HISTORIES), ids=lambda path: path.stem)
+@pytest.mark.parametrize("history", every(8, HISTORIES), ids=lambda path: path.stem)
 def test_the_context_at_every_version_is_the_fold_of_so_many_frames(transaction, history):
     expected = rows.write(transaction, history.stem, values(history))
     found = [context_at(transaction, history.stem, version) for version in range(len(expected))]

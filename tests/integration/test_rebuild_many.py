@@ -11,6 +11,7 @@ from tests.support.batches import HISTORIES, Log, dump, histories_interleaved, p
 from tests.support.rebuilding import NAMES, Done, killed_at, pairs_of, rebuild_in
 from tests.support.releases import NEWER, SHOUTED, newer_release
 from tests.support.tampering import changed
+from tests.support.tiers import long
 from tests.support.transferring import exported, imported
 from tests.support.unparking import Sent
 from typer.testing import CliRunner
@@ -72,8 +73,8 @@ def test_frames_that_were_restored_are_told_also_if_the_rest_is_damaged(database
     ("column", "value"),
     [
         ("type", "'LLMRunFrame'"),
-        ("run_id", "'another'"),
-        ("tool_call_id", "'another'"),
+        long("run_id", "'another'"),
+        long("tool_call_id", "'another'"),
         ("produced_at", "now()"),
     ],
 )

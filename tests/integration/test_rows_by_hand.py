@@ -17,6 +17,7 @@ from tests.support.batches import (  # noqa: F401  # a fixture among them
 )
 from tests.support.databases import made
 from tests.support.tampering import changed
+from tests.support.tiers import long
 from tests.support.unparking import Sent, operator
 
 from frameledger.ids import ContextId
@@ -80,7 +81,14 @@ def tables_without_a_row_by_hand(database_server, migrated_template):
 @pytest.mark.regression("fault 205")
 @pytest.mark.usefixtures("both_writers")
 @pytest.mark.parametrize(
-    "state", ["'{}'", "'[]'", f"({DEEP})::json", "'{\"fold\": 12}'", '\'{"fold": 99, "state": {}}\'']
+    "state",
+    [
+        "'{}'",
+        long("'[]'"),
+        f"({DEEP})::json",
+        long("'{\"fold\": 12}'"),
+        '\'{"fold": 99, "state": {}}\'',
+    ],
 )
 def test_a_stored_state_that_cannot_be_read_parks_its_conversation_and_no_other(database, untouched, state):
     projected_around(database, f"UPDATE contexts SET state = {state} WHERE context_id = '{BAD}'")
@@ -121,17 +129,17 @@ def test_a_state_that_cannot_be_read_is_erased_as_any_other(database):
 @pytest.mark.parametrize(
     "value",
     [
-        "folded_by = '{\"a\": 1}'",
+        long("folded_by = '{\"a\": 1}'"),
         "folded_by = '7'",
-        "folded_by = '[[\"a\", {}]]'",
+        long("folded_by = '[[\"a\", {}]]'"),
         f"folded_by = ({DEEP})::json",
-        "fold_version = 5, folded_by = '[[\"a\", 1]]'",
+        long("fold_version = 5, folded_by = '[[\"a\", 1]]'"),
         "fold_version = 99",
-        "fold_version = -1",
+        long("fold_version = -1"),
         "last_at = 'infinity'",
-        "last_at = '20000-01-01'",
-        "last_at = '9999-12-31 23:59+00'",
-        "started_at = '-infinity'",
+        long("last_at = '20000-01-01'"),
+        long("last_at = '9999-12-31 23:59+00'"),
+        long("started_at = '-infinity'"),
         "started_at = '0044-03-15 BC'",
     ],
 )
@@ -170,7 +178,7 @@ def test_a_rebuild_replaces_a_time_that_python_has_no_value_for(database, column
 
 
 @pytest.mark.regression("fault 209")
-@pytest.mark.parametrize("seconds", ["-1e300", "'-infinity'", "'NaN'", "'infinity'"])
+@pytest.mark.parametrize("seconds", [long("-1e300"), "'-infinity'", "'NaN'", long("'infinity'")])
 def test_a_timeout_that_is_none_keeps_no_other_call_from_its_own(database, seconds):
     log = Log()
     call = {"function_name": "f", "tool_call_id": "c", "arguments": {}}
@@ -194,7 +202,7 @@ def unparked(address):
 
 
 @pytest.mark.regression("fault 212")
-@pytest.mark.parametrize("parked_version", [-1, 0, 6, 99])
+@pytest.mark.parametrize("parked_version", [long(-1), 0, long(6), 99])
 @pytest.mark.parametrize("frames_since", [True, False])
 def test_a_conversation_that_is_parked_from_no_version_of_it_is_unparked(
     database, untouched, parked_version, frames_since
@@ -217,7 +225,7 @@ def test_a_conversation_that_is_parked_from_no_version_of_it_is_unparked(
 
 
 @pytest.mark.regression("fault 213")
-@pytest.mark.parametrize("missing", [(3,), (4,), (3, 4)])
+@pytest.mark.parametrize("missing", [(3,), long((4,)), (3, 4)])
 def test_a_parked_frame_whose_row_is_missing_is_not_passed_over(database, missing):
     projected_around(database, f"UPDATE contexts SET state = '{{}}' WHERE context_id = '{BAD}'")
     rebuilt(database)

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.bounds import PROGRAM
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADED = re.compile(r"<(?:script|img|link)\b[^>]*?\b(?:src|href)=\"?(https?://[^\s\">]+)")
 
 
+@pytest.mark.long
 def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
     build = [
         "-m",

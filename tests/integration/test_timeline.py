@@ -179,7 +179,7 @@ def who(message):
     return message.get("role") or message.get("llm")
 
 
-@pytest.mark.parametrize("path", every(4, HISTORIES), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", every(8, HISTORIES), ids=lambda path: path.stem)
 def test_it_has_every_frame_and_a_line_fits_a_hundred_columns(filled, command, path):
     _, steps = folded(path)
     entries = [json.loads(line) for line in command(filled, "timeline", path.stem, "--json").splitlines()]

@@ -77,7 +77,7 @@ def another_database(make_database, migrated_template):
     return make_database(template=migrated_template)
 
 
-@pytest.mark.parametrize(("page", "seeds"), [(1, 3), (7, 8), long(500, 8)])
+@pytest.mark.parametrize(("page", "seeds"), [(1, 3), long(7, 8), long(500, 8)])
 def test_what_is_imported_is_the_same_conversation_at_every_version(
     database, other, monkeypatch, page, seeds
 ):

@@ -21,6 +21,7 @@ from tests.support.batches import (
     value_of,
 )
 from tests.support.tampering import changed
+from tests.support.tiers import long
 from tests.support.unparking import Sent, operator
 
 from frameledger.derived import run_id
@@ -352,7 +353,7 @@ def published(row, records, offset):
 
 
 @pytest.mark.regression("fault 101")
-@pytest.mark.parametrize("missing", [(2, 3), (3, 4), (5,), (1, 2, 3, 4, 5)], ids=str)
+@pytest.mark.parametrize("missing", [(2, 3), long((3, 4)), (5,), long((1, 2, 3, 4, 5))], ids=str)
 def test_frames_that_are_restored_from_the_log_are_parked_as_they_were(
     database, poison, monkeypatch, missing
 ):

@@ -1,6 +1,7 @@
 """Verifying from the rows: what the projector wrote differs in nothing, and whatever is changed by hand is found."""
 
 import asyncio
+from functools import cache
 from pathlib import Path
 
 import psycopg
@@ -202,6 +203,14 @@ NOT_FROM_FRAMES = ("context_id", "duplicate_count", "parked_at", "parked_error",
 """Columns of `contexts` that frames do not say: how often one was repeated, why it is parked, what was rebuilt."""
 
 
+@cache
+def newest_row(address, table):
+    """The place of a row that no test changes for good, and its conversation."""
+    with psycopg.connect(address) as connection:
+        select = f"SELECT ctid::text, context_id FROM {table} ORDER BY ctid DESC LIMIT 1"
+        return connection.execute(select).fetchone() or ("", "")
+
+
 @pytest.mark.parametrize(
     ("table", "column"),
     [
@@ -216,10 +225,7 @@ NOT_FROM_FRAMES = ("context_id", "duplicate_count", "parked_at", "parked_error",
 def test_a_changed_column_of_every_table_is_found(histories, table, column):
     other = OTHER[type(table.c[column].type).__name__].format(f'"{column}"')
     value = PARTICULAR.get(f"{table.name}.{column}", other)
-    with psycopg.connect(histories) as connection:
-        row, context_id = connection.execute(
-            f"SELECT ctid::text, context_id FROM {table.name} ORDER BY ctid DESC LIMIT 1"
-        ).fetchone() or ("", "")
+    row, context_id = newest_row(histories, table.name)
     [done] = tampered(
         histories,
         f"UPDATE {table.name} SET \"{column}\" = {value} WHERE ctid = '{row}'",
@@ -301,15 +307,15 @@ DEEP = "repeat('[', 3000) || repeat(']', 3000)"
     ("table", "column", "value"),
     [
         ("frames", "logged_at", "'-infinity'"),
-        ("frames", "produced_at", "'0044-03-15 BC'"),
+        long("frames", "produced_at", "'0044-03-15 BC'"),
         ("messages", "said_at", "'infinity'"),
-        ("messages", "message", f"({DEEP})::json"),
-        ("runs", "requested_at", "'-infinity'"),
+        long("messages", "message", f"({DEEP})::json"),
+        long("runs", "requested_at", "'-infinity'"),
         ("tool_calls", "settled_at", "'12026-01-01'"),
         ("contexts", "last_at", "'infinity'"),
         ("contexts", "state", f"({DEEP})::json"),
-        ("contexts", "folded_by", "'{\"a\": 1}'"),
-        ("contexts", "folded_by", "'[[1, null]]'"),
+        long("contexts", "folded_by", "'{\"a\": 1}'"),
+        long("contexts", "folded_by", "'[[1, null]]'"),
         ("contexts", "folded_by", "'7'"),
     ],
 )

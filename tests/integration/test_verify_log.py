@@ -72,7 +72,7 @@ def test_what_was_projected_is_on_the_log(filled):
         long("UPDATE frames SET source = 'somebody' WHERE {}", 7, "source"),
         long("UPDATE frames SET frame_id = gen_random_uuid() WHERE {}", 7, "frame_id"),
         long("UPDATE frames SET logged_at = logged_at + interval '1 ms' WHERE {}", 7, "logged_at"),
-        ('UPDATE frames SET "offset" = "offset" + 100000 WHERE {}', 7, "row"),
+        long('UPDATE frames SET "offset" = "offset" + 100000 WHERE {}', 7, "row"),
         ("DELETE FROM frames WHERE {}", 7, "row"),
     ],
 )

@@ -146,7 +146,7 @@ def test_a_person_reads_it_from_top_to_bottom(command, words, expected):
     assert (result.exit_code, result.stdout) == (0, expected)
 
 
-@pytest.mark.parametrize("path", every(3, HISTORIES), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", every(6, HISTORIES), ids=lambda path: path.stem)
 def test_every_message_there_ever_was_leads_back_to_what_made_it(connection, path):
     rows = connection.execute(
         "SELECT era, position, valid_from, nullif(valid_to, 9223372036854775807), text, run_id, role FROM messages "
@@ -204,7 +204,7 @@ def said_between(connection, context_id, streamed, born):
     )
 
 
-@pytest.mark.parametrize("path", every(3, HISTORIES[::3]), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", every(6, HISTORIES[::3]), ids=lambda path: path.stem)
 def test_an_explanation_is_at_most_forty_lines_of_a_hundred_columns(command, connection, path):
     places = connection.execute(
         "SELECT DISTINCT position, valid_from FROM messages WHERE context_id = %s ORDER BY valid_from",

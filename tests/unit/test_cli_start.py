@@ -58,7 +58,7 @@ def test_version_and_help_import_no_command(argument):
 @pytest.mark.parametrize(
     ("command", "needs"),
     [
-        ("config", {"psycopg", "pydantic"}),
+        long("config", {"psycopg", "pydantic"}),
         long("transcript", {"psycopg", "pydantic"}),
         long("list", {"psycopg", "pydantic"}),
         long("logs", {"psycopg", "pydantic"}),

@@ -5,6 +5,7 @@ import tracemalloc
 from uuid import UUID
 
 import pytest
+from tests.support.tiers import long
 
 from frameledger import stored
 from frameledger.decoding import decode
@@ -50,7 +51,7 @@ def folded(number, *frames):
 
 
 @pytest.mark.regression("fault 13")
-@pytest.mark.parametrize("frames", [[HELLO], [TOOLS], [SETTINGS], [HELLO, TOOLS, SETTINGS]], ids=len)
+@pytest.mark.parametrize("frames", [[HELLO], long([TOOLS]), [SETTINGS], [HELLO, TOOLS, SETTINGS]], ids=len)
 @pytest.mark.parametrize("is_loaded", [False, True], ids=["folded", "loaded"])
 def test_the_heads_in_memory_take_no_more_than_they_may(frames, is_loaded):
     cache = HeadCache(LIMIT)

@@ -71,6 +71,7 @@ def places(steps):
     return sorted(first.values())
 
 
+@pytest.mark.long
 def test_killed_at_any_step_a_session_holds_what_was_changed_and_no_more(settings):
     async def killed(client, step):
         session_id = f"killed-{step}"

@@ -35,6 +35,7 @@ from tests.bridges.pipecat.test_restored import PAGE, all_of, in_sql, on_the_roa
 from tests.support.answerers import QUICK, Plan, answerer
 from tests.support.function_harness import CONNECTIONS_LEFT_OPEN
 from tests.support.pages import blocks
+from tests.support.tiers import long
 
 from frameledger_services.client import BrokerError
 from frameledger_services.functions import FunctionService
@@ -224,7 +225,7 @@ def test_an_interruption_closes_the_models_stream_and_what_was_heard_stays(setti
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("run_in_parallel", [True, False], ids=["at once", "one after the other"])
+@pytest.mark.parametrize("run_in_parallel", [True, long(False)], ids=["at once", "one after the other"])
 def test_functions_of_the_application_and_of_our_services_run_once_each(settings, run_in_parallel):
     both = [
         {"call": "weather", "arguments": {"city": "Brindle"}},

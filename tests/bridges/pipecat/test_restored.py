@@ -13,6 +13,7 @@ from tests.bridges.pipecat.recording import as_bytes, stored_bytes
 from tests.support.pages import ROOT, blocks
 from tests.support.processes import Process
 from tests.support.projecting import make_topics, projecting
+from tests.support.tiers import long
 
 from frameledger_services.client import Client
 from frameledger_services.pipecat import FrameledgerObserver
@@ -246,7 +247,7 @@ def places(flushed, *, every):
     return range(3, CAPTURED, every) if flushed else range(4, CAPTURED, 3 * every)
 
 
-@pytest.mark.parametrize("flushed", [True, False], ids=["published", "in the middle"])
+@pytest.mark.parametrize("flushed", [long(True), False], ids=["published", "in the middle"])
 def test_a_bot_that_is_killed_anywhere_comes_back(settings, flushed, tmp_path, kill_every):
     chosen = places(flushed, every=kill_every)
 
