@@ -11,14 +11,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from frameledger_services import logs
-
 MIN_DELAY_MS = 100
 """Shorter delays are not logged. A quota for requests delays by at most a second, one for bytes may delay longer."""
 
 MINUTE = 60.0
-
-_log = logs.get_logger("kafka")
 
 _logged_at: dict[str, float] = {}
 """The time of the last log line by client name, because some clients exist for less than a minute."""
@@ -35,7 +31,12 @@ def with_logged_delays(client: Any, now: Callable[[], float] = time.monotonic) -
         delay: int = getattr(answer, "throttle_time_ms", 0)
         if delay >= MIN_DELAY_MS and now() - _logged_at.get(client._client_id, float("-inf")) >= MINUTE:
             _logged_at[client._client_id] = now()
-            _log.warning("kafka.throttled", client=client._client_id, broker=node, seconds=delay / 1000)
+            try:
+                from frameledger_services import logs
+            except ModuleNotFoundError:  # The client alone is installed without structlog.
+                return answer
+            log = logs.get_logger("kafka")
+            log.warning("kafka.throttled", client=client._client_id, broker=node, seconds=delay / 1000)
         return answer
 
     client.send = sent
