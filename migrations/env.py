@@ -1,6 +1,6 @@
-"""Where Alembic comes in: it runs the versions on the connection that the caller opened, and opens none itself.
+"""Alembic's environment: runs the migrations on the connection that the caller opened, and opens none itself.
 
-`frameledger migrate` is the caller. A connection is in the transaction that the caller will end.
+`frameledger migrate` is the caller. The connection is in a transaction that the caller ends.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ _SCHEMA = table(VERSION_TABLE, column("compatible_from", Text))
 
 
 def _say_who_works_with_it(*, ctx: Any, step: Any, **_: Any) -> None:
-    """After each migration: the oldest release that works with the tables too. Before 0006 there was none."""
+    """Store, after each migration, the oldest release that also works with the tables. Before 0006 there was none."""
     compatible_from = getattr(step.up_revision.module, "compatible_from", None)
     if compatible_from is not None:
         ctx.execute(_SCHEMA.update().values(compatible_from=compatible_from))

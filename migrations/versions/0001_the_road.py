@@ -1,4 +1,4 @@
-"""The way of a frame: the archive, what is folded from it, and how far; functions and views to look at it."""
+"""Initial schema: the archive of frames, the tables folded from it, their progress, and functions and views to read."""
 
 from collections.abc import Sequence
 from pathlib import Path

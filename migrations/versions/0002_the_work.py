@@ -1,4 +1,4 @@
-"""The work: who is alive and who runs what, what the timekeeper asks for, and views of runs, calls and workers."""
+"""Work: workers and claims, the queries of the timekeeper, and views of runs, calls and workers."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Generations: a log that lost records, or was made anew, is gone on with; its offsets begin to count anew."""
+"""Generations: continue with a log that lost records or was recreated, whose offsets restart."""
 
 from collections.abc import Sequence
 from pathlib import Path

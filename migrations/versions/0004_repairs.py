@@ -1,4 +1,4 @@
-"""Repairs: what a review of failovers, erasures and rebuilds found missing."""
+"""Repairs: tables and functions that a review of failovers, erasures and rebuilds found missing."""
 
 from collections.abc import Sequence
 from pathlib import Path

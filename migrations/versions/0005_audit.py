@@ -1,4 +1,4 @@
-"""Audit: what a person needs to ask what happened, to prove it, and to try it again."""
+"""Audit: tables, functions and views for explanations, proofs, forks and reruns."""
 
 from collections.abc import Sequence
 from pathlib import Path

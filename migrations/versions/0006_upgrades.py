@@ -1,4 +1,4 @@
-"""Upgrades without a stop: the tables say which older releases work with them, too."""
+"""Upgrades without downtime: the schema names the oldest release that works with it."""
 
 from collections.abc import Sequence
 from pathlib import Path

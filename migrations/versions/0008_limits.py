@@ -1,4 +1,4 @@
-"""Limits: the runs of a conversation by their time, and the name under which its limits are stored."""
+"""Limits: an index of the runs of a conversation by time, and the name under which its limits are stored."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The mirror: messages that clients rewrite, and histories that are kept elsewhere."""
+"""Mirrors: messages that clients rewrite, and histories that other programs keep."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Views have whole ids and names, and numbers that are numbers."""
+"""Views have complete ids and names, and numeric columns for numbers."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Times are times in every view."""
+"""Every view has its times as timestamps."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""When a user was heard is looked up once for each run."""
+"""Views look up the time of the user's input once for each run."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The messages of a call of a client's function lead back to that call."""
+"""The messages of a call of a client's function refer to that call."""
 
 from collections.abc import Sequence
 from pathlib import Path

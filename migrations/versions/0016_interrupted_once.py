@@ -1,4 +1,4 @@
-"""Each interruption is shown once, whatever else it closes or drops."""
+"""The view of interruptions has each interruption once, whatever it closes or drops."""
 
 from collections.abc import Sequence
 from pathlib import Path

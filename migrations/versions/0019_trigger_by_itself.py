@@ -1,4 +1,4 @@
-"""The trigger that keeps frames looks up no names of the user whose statement runs it."""
+"""The trigger that protects frames does not depend on the search path of the session."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Samples of what was said are not kept for the planner: they would outlast an erasure."""
+"""No planner statistics of text: their samples would outlast an erasure."""
 
 from collections.abc import Sequence
 from pathlib import Path

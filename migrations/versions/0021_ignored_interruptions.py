@@ -1,4 +1,4 @@
-"""An interruption that was ignored is none."""
+"""Views do not count ignored interruptions."""
 
 from collections.abc import Sequence
 from pathlib import Path

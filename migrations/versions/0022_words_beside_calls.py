@@ -1,4 +1,4 @@
-"""What a message says beside its calls is part of the answer. Rows keep the text that they have."""
+"""The text of a message with calls is part of the answer. Existing rows keep their text."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Of a version that was erased nothing is called intact or explained, and a difference has every term."""
+"""Functions neither verify nor explain erased versions, and differences include every setting."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Text is no list of parts, a call is found by its whole id, and no text is streamed for a later history."""
+"""Text is not read as a list of parts, calls are found by their complete ids, and streamed text belongs to its era."""
 
 from collections.abc import Sequence
 from pathlib import Path

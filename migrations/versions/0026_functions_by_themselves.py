@@ -1,4 +1,4 @@
-"""Functions find their tables whatever the path of a session is, and an interruption is shown once."""
+"""Functions do not depend on the search path of the session, and an interruption is shown once."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What was said is shown beside calls and in answers of no run, conversation by conversation; `timeline_of()` has one
+"""Text is shown beside calls and in answers without a run, conversation by conversation; `timeline_of()` has one
 order.
 """
 

@@ -1,4 +1,4 @@
-"""Turns of a day read that day, an answer has no words of the one that it replaces, and current messages are rows."""
+"""Turns of a day read only that day, an answer has no text of the one it replaces, and current messages are rows."""
 
 from collections.abc import Sequence
 from pathlib import Path

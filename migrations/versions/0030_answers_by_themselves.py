@@ -1,4 +1,4 @@
-"""What explain_run() says of an answer that names no run is about that answer alone."""
+"""explain_run() describes only the answer itself if that names no run."""
 
 from collections.abc import Sequence
 from pathlib import Path

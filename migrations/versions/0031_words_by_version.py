@@ -1,4 +1,4 @@
-"""What was said and heard of a run is found by its versions, however long the conversation is."""
+"""The said and heard text of a run is found by its versions, independent of the length of the conversation."""
 
 from collections.abc import Sequence
 from pathlib import Path

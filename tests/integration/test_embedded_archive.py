@@ -39,7 +39,7 @@ match sys.argv[2:]:
 
 def prepare(folder):
     software = replace(java.packaged(), archive=folder / "cache.jsa")
-    return kafka.prepare(folder, ports.choose(0), software=software, learns=True)
+    return kafka.prepare(folder, ports.choose(0), software=software, is_reused=True)
 
 
 def until_it_writes(file):
@@ -92,7 +92,7 @@ def test_where_the_environment_says_where_classes_are_from_we_say_nothing(tmp_pa
     for said in ("-XX:AOTCache=theirs.aot", "-Xshare:off", "-Xmx1g -XX:SharedArchiveFile=theirs.jsa"):
         monkeypatch.setenv(java_archive.OPTIONS, said)
         assert java.packaged().archive is None
-    check_that_java_starts(kafka.prepare(tmp_path, ports.choose(0), software=java.packaged(), learns=True))
+    check_that_java_starts(kafka.prepare(tmp_path, ports.choose(0), software=java.packaged(), is_reused=True))
 
 
 def test_another_java_or_another_jar_has_an_archive_of_its_own(tmp_path):

@@ -28,7 +28,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store.progress_channel import CHANNEL
 
-LOOK_AGAIN_SECONDS = 0.25
+POLL_SECONDS = 0.25
 WITHIN = 120.0
 
 Row = tuple[Any, ...]
@@ -74,7 +74,7 @@ class Scene:
                             raise BenchError(f"A process ended with exit code {process.returncode}.")
                     if pause:
                         await asyncio.sleep(pause)
-                    async for _ in self._connection.notifies(timeout=LOOK_AGAIN_SECONDS, stop_after=1):
+                    async for _ in self._connection.notifies(timeout=POLL_SECONDS, stop_after=1):
                         pass
         except TimeoutError:
             raise BenchError(f"It took more than {within:.0f} s until: {' '.join(query.split())}") from None

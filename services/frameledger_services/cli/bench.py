@@ -76,7 +76,7 @@ def core(
             f"A line of the histories in {folder} is not a valid frame: {error}",
             "`frameledger fold FILE.jsonl` shows which.",
         )
-    _tell(figures, as_json)
+    _print_figures(figures, as_json)
 
 
 # The others need aiokafka and psycopg, which are imported when they run and not for their help.
@@ -196,10 +196,10 @@ def _on_servers(
     except BenchError as error:
         output.fail(str(error), "Its output is above.")
     # A quick run says too little about speed to check goals.
-    _tell(figures, as_json, goals_count=not quick)
+    _print_figures(figures, as_json, goals_count=not quick)
 
 
-def _tell(figures: Sequence[Figure], as_json: bool, *, goals_count: bool = True) -> None:
+def _print_figures(figures: Sequence[Figure], as_json: bool, *, goals_count: bool = True) -> None:
     if as_json:
         typer.echo(report.as_json(figures))
     else:

@@ -35,7 +35,7 @@ def topics(
     with backend.exit_on_error():
         settings = Settings.from_env()
         ours = topic_specs(settings)
-        descriptions, created = asyncio.run(_look(settings, ours, create))
+        descriptions, created = asyncio.run(_described(settings, ours, create))
         wrong = problems(ours, descriptions) + _changed(settings, descriptions.get(ours[0].name))
     if as_json:
         listed = [_as_json(topic, descriptions.get(topic.name), topic.name in created) for topic in ours]
@@ -46,7 +46,7 @@ def topics(
         raise typer.Exit(1)
 
 
-async def _look(
+async def _described(
     settings: Settings, ours: tuple[TopicSpec, ...], create: bool
 ) -> tuple[dict[str, TopicDescription], set[str]]:
     async with connect(settings) as broker:

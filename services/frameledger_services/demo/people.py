@@ -39,7 +39,7 @@ WORD_SECONDS = 0.09
 LOOK_UP_SECONDS = 1.0
 """Seconds that the purser and the kitchen take."""
 
-LOOK_AGAIN_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 VOICE = "frameledger/demo/voice"
 PURSER = "frameledger/demo/purser"
@@ -129,5 +129,5 @@ async def have_an_accident(talk: Talk, harbour: Harbour, kill: Callable[[], None
     call = talk.alone(BOOKING)
     assert call is not None
     while not harbour.bookings([call]):
-        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
     kill()

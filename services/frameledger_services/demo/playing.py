@@ -23,7 +23,7 @@ from frameledger_services.demo.talk import NotSeenError, Talk
 from frameledger_services.event_log import reader
 from frameledger_services.settings import Settings
 
-LOOK_AGAIN_SECONDS = 0.05
+POLL_SECONDS = 0.05
 PATIENCE = 30.0
 """Seconds within which services must finish after the end of the conversation."""
 
@@ -158,12 +158,12 @@ async def _read_back(
     try:
         async with asyncio.timeout(PATIENCE):
             while (await (await connection.execute(_WORKING, (talk.context_id,))).fetchall()) != [(0,)]:
-                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
             log = await reader.records_from(settings, first)
             while (await next_offset(connection, first.topic, first.partition) or 0) <= log[-1].offset:
-                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
             while talk.version < await newest_version(connection, talk.context_id):
-                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
         raise NotSeenError(
             f'{talk.context_id} still has open claims {PATIENCE:.0f} s after its end: `frameledger sql "SELECT * FROM '

@@ -23,7 +23,7 @@ from frameledger_services.settings import PREFIX, Settings
 from frameledger_services.settings_sources import read_running
 
 WORKERS_WITHIN = 60.0
-LOOK_AGAIN_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ async def _until_they_registered(connection: Connection, programs: Mapping[str, 
                 registered = await (await connection.execute("SELECT service FROM live_workers()")).fetchall()
                 missing = set(programs) - {service for (service,) in registered}
                 if missing:
-                    await asyncio.sleep(LOOK_AGAIN_SECONDS)
+                    await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
         program = programs[min(missing)]
         raise failed(program.name, f"did not register within {WORKERS_WITHIN:.0f} s", program.log) from None

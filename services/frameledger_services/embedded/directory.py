@@ -17,11 +17,11 @@ from frameledger_services.embedded.program import EmbeddedError
 from frameledger_services.embedded.record import read_record
 
 MIN_SPACE = 256 * 1024 * 1024
-"""Free bytes without which `up` does not start, and which `doctor` requires."""
+"""Minimum free bytes for `up` to start, and for `doctor` to pass."""
 
-LOOKS, LOOK_SECONDS = 20, 0.01
-"""How often, and at which intervals, a lock that is held is tried: a process that only asks whether an `up` runs
-(`is_claimed`, `data_directory.is_running`) has it for a moment."""
+TRIES, RETRY_SECONDS = 20, 0.01
+"""The number and interval of attempts to get a lock that is held: a process that only checks whether an `up` runs
+(`is_claimed`, `data_directory.is_running`) holds it for a moment."""
 
 
 def make(directory: Path) -> None:
@@ -47,14 +47,14 @@ class Claim:
     """The open lock file."""
 
     def is_held(self) -> bool:
-        """Returns whether the directory still is the one that was locked. It is not after it was deleted or moved: what
-        is found at its path then is nothing, or belongs to another `up`, which has a lock of its own."""
+        """Returns whether the directory is still the one that was locked. After it was deleted or moved, its path does
+        not exist, or belongs to another `up` with its own lock."""
         try:
             return os.path.samestat(os.fstat(self.lock), _lock_file(self.directory).stat())
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
-            # A disk that fails for a moment has not lost the directory.
+            # A temporary error of the disk does not mean that the directory is gone.
             return True
 
     def require(self) -> None:
@@ -103,9 +103,9 @@ def claimed(directory: Path, *, least_space: int = MIN_SPACE) -> Iterator[Claim]
 
 def _take(lock: int) -> bool:
     """Returns whether this process has the lock now."""
-    for look in range(LOOKS):
+    for look in range(TRIES):
         if look:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(RETRY_SECONDS)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -53,12 +53,12 @@ def prepare(
     *,
     software: java.Software,
     settings: Mapping[str, str] | None = None,
-    learns: bool = False,
+    is_reused: bool = False,
 ) -> KafkaServer:
     """Format `directory`/kafka if necessary, and return the broker to start on `port`.
 
     Takes a second the first time. An interrupted format leaves nothing behind. `settings` are additional broker
-    settings. `learns`: the broker will be started here again, so a class archive is worth creating. Raises
+    settings. With `is_reused` the broker will be started here again, so a class archive is worth creating. Raises
     `EmbeddedError` for data of a newer or another major version, a full disk, or a Java that does not run.
     """
     directory = directory.resolve()
@@ -78,7 +78,7 @@ def prepare(
     }
     _write_properties(home / "server.properties", properties)
     address = f"{ports.HOST}:{port}"
-    options, archive = _class_archive(home, software, log) if learns else ((), None)
+    options, archive = _class_archive(home, software, log) if is_reused else ((), None)
     program = Program(
         name="kafka",
         argv=_java(home, software, "kafka.Kafka", str(home / "server.properties"), options=options),

@@ -32,9 +32,10 @@ PREFERRED_PORT = 15432
 LONGEST_SOCKET_PATH = 107
 INSTALLATIONS = {18: "pginstall18", 16: "pginstall"}
 
-WHATEVER_THE_ENVIRONMENT = "sslmode=disable&channel_binding=disable&password=&hostaddr="
-"""Parameters of the address that would otherwise be taken from variables such as PGPASSWORD or PGCHANNELBINDING, which
-many have set for another server. An empty one replaces the variable and counts as none: the password file is read."""
+FIXED_PARAMETERS = "sslmode=disable&channel_binding=disable&password=&hostaddr="
+"""Parameters of the address that libpq would otherwise take from variables such as PGPASSWORD or PGCHANNELBINDING,
+which may be set for another server. An empty value overrides the variable and counts as unset: the password file is
+read."""
 
 SETTINGS = {
     # A killed server must leave nothing outside its folder, and containers have a small /dev/shm.
@@ -87,7 +88,7 @@ def prepare(
     }
     dsn = (
         f"postgresql://{USER}@{ports.HOST}:{port}/{DATABASE}"
-        f"?passfile={quote(str(_password_file(directory)))}&{WHATEVER_THE_ENVIRONMENT}"
+        f"?passfile={quote(str(_password_file(directory)))}&{FIXED_PARAMETERS}"
     )
     program = Program(
         name="postgres",

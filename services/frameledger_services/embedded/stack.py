@@ -32,7 +32,7 @@ from frameledger_services.settings_masking import masked
 from frameledger_services.settings_sources import running_file
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at the data directory and its logs."""
+"""Seconds between two checks of the data directory and its logs."""
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ async def up(
     """
     directory = settings.directory
     with claimed(directory) as claim:
-        # Not in a thread, which would go on without the lock if this is cancelled.
+        # Not in a thread, which would continue without the lock after a cancellation.
         end_leftovers(directory)
         stack = _Stack(settings, claim, on_change)
         try:
@@ -79,7 +79,7 @@ def _expected(group: ExceptionGroup[Exception]) -> EmbeddedError:
     expected, bugs = group.split(EmbeddedError)
     if expected is None or bugs is not None:
         raise group
-    # The others failed because of the first, or say the same.
+    # The others are consequences of the first error, or the same.
     error = exception_groups.first(expected)
     assert isinstance(error, EmbeddedError)
     return error
@@ -97,7 +97,7 @@ class _Stack:
         self._record = Record(pid=pid, started=start_time(pid), born=birth_of(pid), phase=Phase.STARTING)
         self._ended = threading.Event()
         self._making: list[asyncio.Task[object]] = []
-        """What is made in threads, which are not cancelled."""
+        """The work in threads, which cannot be cancelled."""
 
         self._environment: dict[str, str] = {}
         self._programs = CommandPrograms(settings, claim.directory, self._environment)
@@ -146,7 +146,7 @@ class _Stack:
         self._say(phase=Phase.READY)
 
     async def _look_after(self, supervisor: Supervisor) -> None:
-        """Look at the data directory and its logs until this task is cancelled. Raises `EmbeddedError` once it is
+        """Check the data directory and its logs until this task is cancelled. Raises `EmbeddedError` once it is
         lost."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
@@ -207,7 +207,7 @@ class _Stack:
                     say=say,
                 )
             loop.call_soon_threadsafe(supervisor.say, "kafka", "creating its files")
-            return kafka.prepare(self._directory, port, software=software, learns=True)
+            return kafka.prepare(self._directory, port, software=software, is_reused=True)
 
         supervisor.say("kafka", "checking its jars")
         server = await self._made(prepare)
@@ -218,7 +218,7 @@ class _Stack:
         return server.program
 
     async def _made(self, make: Callable[[], T]) -> T:
-        """Returns what `make` returns in a thread, for whose end `run` waits."""
+        """Returns the result of `make`, called in a thread whose end `run` waits for."""
         making = asyncio.create_task(asyncio.to_thread(make))
         self._making.append(making)
         return await asyncio.shield(making)

@@ -128,7 +128,7 @@ class Supervisor:
         for program, _ in list(self._running.values()):
             with suppress(OSError):
                 if await asyncio.to_thread(empty_large_log, program.log):
-                    # What is in it from now on is all of the current process.
+                    # From now on all of its content is from the current process.
                     self._log_began[program.name] = 0
 
     async def stop_all(self) -> None:
@@ -172,7 +172,7 @@ class Supervisor:
         if what is None:
             self._set(program.name, state=State.RUNNING, word=program.note)
             ready.set()
-            what = f"ended with {_meaning(await process.wait())}"
+            what = f"ended with {_end_description(await process.wait())}"
         if not ready.is_set():
             # Before it is stopped: what it logs then is not the cause.
             failure = self._failed(program, what)
@@ -218,7 +218,7 @@ class Supervisor:
         deadline = time.monotonic() + program.ready_within
         while not await asyncio.to_thread(is_ready):
             if process.returncode is not None:
-                return f"ended with {_meaning(process.returncode)} before it was ready"
+                return f"ended with {_end_description(process.returncode)} before it was ready"
             if time.monotonic() > deadline:
                 return f"is not ready after {program.ready_within:.0f} s"
             await asyncio.sleep(POLL)
@@ -274,5 +274,5 @@ def _cannot_start(program: Program, error: OSError) -> EmbeddedError:
     )
 
 
-def _meaning(code: int) -> str:
+def _end_description(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -33,7 +33,7 @@ exporter's timeout left time for several."""
 MAX_CHARACTERS = 500
 
 _ADDRESS = re.compile(r"\S*[/?@]\S*")
-"""What may be a URL or a part of one: those of collectors may have a key in any place."""
+"""Matches a URL or a part of one: a collector's URL may have a key anywhere."""
 
 _log = logs.get_logger("telemetry")
 
@@ -50,7 +50,7 @@ def processor(metrics: Metrics, most_waiting: int) -> CountedProcessor:
 
 
 class Complaints(logging.Handler):
-    """What OpenTelemetry logs of batches that are not exported, kept for our own line without addresses."""
+    """Collects OpenTelemetry's log messages about failed exports, for our own log line without addresses."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -60,7 +60,7 @@ class Complaints(logging.Handler):
         self._last.append(_ADDRESS.sub(HIDDEN, record.getMessage())[:MAX_CHARACTERS])
 
     def take(self) -> str | None:
-        """Returns what was said since the last call; None if nothing was."""
+        """Returns the messages since the last call; None if there are none."""
         self.acquire()
         try:
             said = " ".join(self._last)
@@ -76,7 +76,7 @@ class CountedExporter(SpanExporter):
     def __init__(
         self, inner: SpanExporter, metrics: Metrics = NO_METRICS, complaints: Complaints | None = None
     ) -> None:
-        """`complaints` hears why the inner exporter fails."""
+        """`complaints` collects the reasons why the inner exporter fails."""
         self._inner = inner
         self._complaints = complaints or Complaints()
         self._count_sent = metrics.counter(listed.SPANS, "sent")

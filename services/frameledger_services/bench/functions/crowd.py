@@ -17,7 +17,7 @@ from frameledger_services.bench.road.processes import BenchError
 from frameledger_services.bench.road.servers import Servers
 from frameledger_services.bench.scene import Scene, scene
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 WITHIN = 300.0
 TENTH = 10
 
@@ -49,12 +49,12 @@ async def _crowd(here: Scene, name: str, calls: int) -> float:
     async def watch() -> None:
         while True:
             highest.append(worker.memory_info().rss / 1e6)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     async with asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(watch())
         await here.publish({context_id: asking(context_id, "slow") for context_id in contexts})
-        await here.until(_SETTLED, calls, contexts, within=WITHIN, pause=LOOK_SECONDS)
+        await here.until(_SETTLED, calls, contexts, within=WITHIN, pause=POLL_SECONDS)
         watching.cancel()
     ((settled, at_once),) = await here.rows(_ENDED, contexts, SLOW_SECONDS)
     if settled != calls:

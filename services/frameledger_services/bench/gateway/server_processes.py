@@ -11,7 +11,7 @@ from frameledger_services.bench.road.processes import BenchError
 GATEWAY = ("frameledger_services", "run", "gateway")
 
 WITHIN = 300.0
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 
 
 async def until_up(server: Process, port: int) -> None:
@@ -20,7 +20,7 @@ async def until_up(server: Process, port: int) -> None:
         while not await _is_up(port):
             if server.returncode is not None:
                 raise BenchError(f"The server ended with exit code {server.returncode}.")
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
 
 async def _is_up(port: int) -> bool:

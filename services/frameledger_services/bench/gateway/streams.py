@@ -20,7 +20,7 @@ from statistics import median
 import psutil
 
 from frameledger.frames import AnyFrame
-from frameledger_services.bench.gateway.server_processes import GATEWAY, LOOK_SECONDS, WITHIN, until_up
+from frameledger_services.bench.gateway.server_processes import GATEWAY, POLL_SECONDS, WITHIN, until_up
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.pace import at_pace
 from frameledger_services.bench.road.processes import BenchError, free_port, running
@@ -164,7 +164,7 @@ async def _watched(server: Process, clients: Process) -> tuple[list[list[float]]
     async with asyncio.timeout(WITHIN):
         while not receiving.done():
             memory.append(psutil.Process(server.pid).memory_info().rss / 1e6)
-            await asyncio.wait([receiving], timeout=LOOK_SECONDS)
+            await asyncio.wait([receiving], timeout=POLL_SECONDS)
     return json.loads(receiving.result()), cpu_seconds([server]) - before, memory
 
 

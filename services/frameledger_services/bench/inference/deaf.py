@@ -12,14 +12,14 @@ from frameledger_services.settings import Settings
 from frameledger_services.work import session
 
 
-async def _hear_nothing(_settings: Any, _topic: str, _tell: Any, following: asyncio.Event) -> None:
+async def _ignore_cancellations(_settings: Any, _topic: str, _tell: Any, following: asyncio.Event) -> None:
     following.set()
     await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
     # The product has no setting for this.
-    vars(session).update(follow=_hear_nothing)
+    vars(session).update(follow=_ignore_cancellations)
     settings = Settings.from_env(look_for_running=False)
     model = plugins.create(settings.inference_provider or "openai", settings)
     process.run_service(InferenceService(settings, model, service=settings.inference_service).run)

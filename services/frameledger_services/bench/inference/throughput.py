@@ -25,7 +25,7 @@ from frameledger_services.bench.scene import Scene, cpu_seconds, scene, turn
 
 MODEL_SERVER = "frameledger_services.bench.inference.model_server"
 PACE = 60
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ async def round_of(here: Scene, name: str, streams: int, tokens: int) -> Answere
         "SELECT count(*) = %s FROM runs WHERE context_id = ANY(%s) AND status <> 'open'",
         streams,
         contexts,
-        pause=LOOK_SECONDS,
+        pause=POLL_SECONDS,
     )
     # Workers finish claims and commit offsets after the last token; that is part of their CPU time.
     await here.until("SELECT count(*) = 0 FROM claims WHERE finished_at IS NULL")

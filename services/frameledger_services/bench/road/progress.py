@@ -13,7 +13,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store.progress_channel import CHANNEL
 
-LOOK_AGAIN_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
 async def until_projected(settings: Settings, records: int, process: Process, *, within: float) -> int:
@@ -30,7 +30,7 @@ async def until_projected(settings: Settings, records: int, process: Process, *,
             while (reached := await _projected(connection)) < records:
                 if process.returncode is not None:
                     raise BenchError(f"The projector ended with exit code {process.returncode}.")
-                async for _ in connection.notifies(timeout=LOOK_AGAIN_SECONDS, stop_after=1):
+                async for _ in connection.notifies(timeout=POLL_SECONDS, stop_after=1):
                     pass
             return reached
     except TimeoutError:

@@ -16,7 +16,7 @@ from frameledger_services.bench.road.processes import BenchError, free_port
 SCRAPE_SECONDS = 15.0
 """Scrape interval in seconds, as in the example configuration of Prometheus."""
 
-LOOK_AGAIN_SECONDS = 0.1
+POLL_SECONDS = 0.1
 """Seconds between attempts while a process does not answer yet."""
 
 SHARE = 0.01
@@ -63,7 +63,7 @@ def by_metrics() -> Iterator[Watched]:
                     answered += bool(answer.read())
             except OSError:
                 # The process has not started to listen, or has ended.
-                pause = LOOK_AGAIN_SECONDS
+                pause = POLL_SECONDS
 
     thread = threading.Thread(target=scrape, name="scrapes", daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""`frameledger why`: the origin of a message, and the output that was discarded."""
+"""`frameledger why`: the origin of a message, and discarded output."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ UNUSUAL_ENDS = {
 
 
 class Screen:
-    """Prints a conversation on a terminal, line after line."""
+    """Prints a conversation on a terminal, line by line."""
 
     def __init__(self, console: Console, context_id: str) -> None:
         self.heard = ""
@@ -59,7 +59,7 @@ class Screen:
         self._console.print(Text.assemble((PROMPT, "bold cyan"), escape.lines(line)))
 
     def entered(self) -> None:
-        """Note that the terminal echoed a typed line and its line break. Words of an answer may stand after them."""
+        """Record that the terminal echoed a typed line and its line break, possibly after words of an answer."""
         self._within_line, self.prompted = self._within_answer, False
 
     def say(self, text: str, style: str = "dim") -> None:

@@ -91,7 +91,7 @@ class ChatSession:
                     event = await self.events.get()
             except TimeoutError:
                 self.unanswered = False
-                self.page.say(await self._why_nobody(), "yellow")
+                self.page.say(await self._why_unanswered(), "yellow")
                 continue
             match event:
                 case Line(text=None):
@@ -182,7 +182,7 @@ class ChatSession:
             case _:
                 pass
 
-    async def _tell_of_client_calls(self) -> None:
+    async def _print_client_calls(self) -> None:
         """Print the calls that wait for their client. Only the tables tell which functions belong to a client."""
         for call, name in (await self.work.waiting_for_client(self.context_id)).items():
             if call in self.announced:
@@ -192,7 +192,7 @@ class ChatSession:
     async def _check_answer(self) -> None:
         """Check whether the answer is complete, and then process the lines typed meanwhile."""
         if self.announced:
-            await self._tell_of_client_calls()
+            await self._print_client_calls()
         goes_on, version = await self.work.goes_on(self.context_id)
         # The tables may be ahead of the received frames, which are printed first.
         self.stale = version > self.version
@@ -212,7 +212,7 @@ class ChatSession:
         if self.shown:
             self.page.prompt()
 
-    async def _why_nobody(self) -> str:
+    async def _why_unanswered(self) -> str:
         alive = await self.work.live_inference_workers()
         model = (await self.client.context(self.context_id)).context.to_wire()["settings"].get("model")
         still = "Waiting; Ctrl-C cancels."

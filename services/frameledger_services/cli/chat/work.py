@@ -1,4 +1,4 @@
-"""Queries of a chat beside its conversation: whether work is open, and which workers run."""
+"""Queries of a chat besides its conversation: whether work is open, and which workers run."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _SHORT = 40
 
 
 def outcome_text(line: Line) -> str:
-    """Returns the effect of a line, or why it had none. For a line that only extends a text, returns that text."""
+    """Returns the effect of a line, or the reason why it had none; for a line that only extends a text, that text."""
     match line.outcome:
         case "rejected":
             return f"{line.reason}: {line.detail}"
@@ -56,7 +56,7 @@ def outcome_text(line: Line) -> str:
 
 
 def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
-    """Yields the request parameters beside the messages, as far as they are set, and the open work of the context."""
+    """Yields the request parameters besides the messages, as far as they are set, and the open work of the context."""
     terms, turn, speech, runs = state.terms, state.turn, state.speech, state.runs
     yield from request_terms(terms.tools, terms.tool_choice, terms.settings)
     if terms.prompt_caching is not None:

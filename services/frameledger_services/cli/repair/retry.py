@@ -20,7 +20,7 @@ from frameledger_services.store.record_headers import headers_from_json
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """What became of each dead letter, by its place. Its value is not kept: all together may not fit into memory."""
+    """The result for a dead letter, by its place. Values are not kept: all together may not fit into memory."""
 
     published: list[tuple[LogPosition, LogPosition]] = field(default_factory=list)
     left: list[tuple[LogPosition, str]] = field(default_factory=list)

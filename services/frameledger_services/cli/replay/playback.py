@@ -17,7 +17,7 @@ from frameledger_services.store import client_calls
 from frameledger_services.store.client_calls import BegunCall
 from frameledger_services.store.connections import Connections
 
-LONGEST_SILENCE = 3.0
+MAX_PAUSE_SECONDS = 3.0
 """Maximum pause in the terminal, in seconds."""
 
 VERSIONS_AT_ONCE = 500
@@ -33,7 +33,7 @@ async def play(
     as_json: bool,
 ) -> None:
     """Play the versions from `first` to `last`, or print each as JSON when it is due."""
-    pace = ReplayPace(speed, time.monotonic, asyncio.sleep, LONGEST_SILENCE)
+    pace = ReplayPace(speed, time.monotonic, asyncio.sleep, MAX_PAUSE_SECONDS)
     screen = Screen(output.console())
     async with AsyncExitStack() as stack:
         connections = Connections(settings)

@@ -35,7 +35,7 @@ _COLOURS = {"user": "green", "assistant": "cyan"}
 
 
 class Screen:
-    """Prints the playback line after line. Shows each applied frame once, in order."""
+    """Prints the playback line by line. Shows each applied frame once, in order."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

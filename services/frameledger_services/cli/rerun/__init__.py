@@ -1,1 +1,1 @@
-"""`frameledger rerun`: recorded moments asked again."""
+"""`frameledger rerun`: recorded runs, repeated and compared."""

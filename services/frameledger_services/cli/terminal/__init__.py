@@ -1,1 +1,1 @@
-"""What commands share: output, exit on error, queries, options, and text for people."""
+"""Shared parts of commands: output, exit on error, queries, options, and text for people."""

@@ -85,7 +85,7 @@ Option = Annotated[
 
 
 def fail_missing(error: NoSuchContextError) -> NoReturn:
-    """End the command with what became of a conversation that is not there, and where to look."""
+    """End the command with the reason why a conversation is missing, and where to look."""
     if isinstance(error, ContextErasedError):
         output.fail(escape.printable(str(error)), "Its receipt is in the table erasures: `frameledger sql`.")
     output.fail(

@@ -19,7 +19,7 @@ WIDTH_OF_A_FILE = 100
 
 
 WIDEST = 1_000
-"""Columns of a line that is printed whole, at most."""
+"""Maximum columns of a line that is printed without wrapping."""
 
 
 def console() -> Console:
@@ -33,12 +33,12 @@ def console() -> Console:
 
 
 def error_console() -> Console:
-    """Returns a console on the current standard error, which prints text as it is."""
+    """Returns a console on the current standard error, which prints text unchanged."""
     return Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
 def print_whole(shown: Console, printed: RenderableType) -> None:
-    """Print it at least as wide as what cannot be wrapped. A narrower terminal wraps the lines; nothing is cut."""
+    """Print it at least as wide as its unbreakable parts. A narrower terminal wraps the lines; nothing is truncated."""
     anywhere = shown.options.update_width(WIDEST)
     shown.width = max(shown.width, Measurement.get(shown, anywhere, printed).minimum)
     shown.print(printed)

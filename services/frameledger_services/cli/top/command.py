@@ -21,7 +21,7 @@ from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections, DatabaseUnavailableError
 
-_Looked = tuple[Snapshot, Stages | None]
+_Reading = tuple[Snapshot, Stages | None]
 
 commands = typer.Typer()
 
@@ -92,7 +92,7 @@ class _Watch:
 
     async def _repeat(
         self,
-        before: _Looked,
+        before: _Reading,
         show: Callable[[Sample], object],
         wait: Callable[[DatabaseUnavailableError], object] = lambda _: None,
         *,
@@ -120,12 +120,12 @@ class _Watch:
     def _trouble(self, error: DatabaseUnavailableError) -> RenderableType:
         return screen.trouble(self._title, str(error), f"Retrying every {self._every:g} s.")
 
-    async def _snapshot(self) -> _Looked:
+    async def _snapshot(self) -> _Reading:
         snapshot = await self._connections.read(take_snapshot, self._topic)
         return snapshot, await asyncio.to_thread(stages.read, self._addresses)
 
 
-def _between(before: _Looked, after: _Looked) -> Sample:
+def _between(before: _Reading, after: _Reading) -> Sample:
     known = None if before[1] is None or after[1] is None else (before[1], after[1])
     return sample(before[0], after[0], known)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # The embedded servers are imported inside the commands: they need Linux or macOS, and the command line runs anywhere.
 
-NOBODY_ANSWERS = (
+NO_INFERENCE = (
     "No inference service runs here: FRAMELEDGER_INFERENCE_PROVIDER (scripted, openai, anthropic) is set neither in "
     "the environment nor in {file}."
 )
@@ -58,7 +58,7 @@ def up(
     try:
         free(settings.directory)
         if settings.inference_provider is None:
-            typer.echo(NOBODY_ANSWERS.format(file=settings.data_dir / SETTINGS_FILE))
+            typer.echo(NO_INFERENCE.format(file=settings.data_dir / SETTINGS_FILE))
         ready = _start_detached(settings) if detach else _run(settings)
     except EmbeddedError as error:
         output.fail(error.problem, error.remedy)

@@ -35,7 +35,7 @@ class StartProgress:
 
     def __init__(self, console: Console, data_dir: Path, *, detached: bool = False) -> None:
         self.was_ready = False
-        self._said_where = False
+        self._has_printed_addresses = False
         self._console = console
         self._data_dir = data_dir
         self._detached = detached
@@ -65,8 +65,8 @@ class StartProgress:
             return
         for process in record.processes:
             self._say(process)
-        if record.phase is Phase.READY and not self._said_where:
-            self._said_where = True
+        if record.phase is Phase.READY and not self._has_printed_addresses:
+            self._has_printed_addresses = True
             _print_ready(self._console, record, self._data_dir, self._detached)
 
     def stopping(self) -> None:

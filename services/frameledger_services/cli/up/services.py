@@ -1,4 +1,4 @@
-"""What `frameledger up` runs beside the servers: the setup commands and the services that the settings ask for."""
+"""What `frameledger up` runs besides the servers: the setup commands and the services that the settings request."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def setup() -> list[command_programs.Command]:
 
 
 def always() -> list[command_programs.Command]:
-    """Returns the services that run whatever the settings."""
+    """Returns the services that run with any settings."""
     from frameledger_services.embedded import command_programs
 
     return [command_programs.Command(words[-1], words) for words in SERVICES]
 
 
 def configured(settings: Settings) -> list[command_programs.Command]:
-    """Returns the services that these settings ask for, each with its metrics port."""
+    """Returns the services that these settings request, each with its metrics port."""
     from frameledger_services.embedded import command_programs
 
     services = always()
