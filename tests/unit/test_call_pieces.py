@@ -133,7 +133,7 @@ def test_whole_calls_before_the_limit_are_calls():
 
 
 def test_a_call_that_names_no_function_is_not_complete():
-    with pytest.raises(IncompleteCallError, match="not named"):
+    with pytest.raises(IncompleteCallError, match="without a name"):
         whole((0, "a", None, "{}"))
 
 
