@@ -215,7 +215,7 @@ def test_the_commands_answer_and_show_what_was_asked(road, tmp_path, monkeypatch
     assert hashlib.sha256(raw).hexdigest() == sha256
 
     assert "no attempt 2; it has 1" in command("request", "a", run_id, "--attempt", "2").stderr
-    assert "no run 'x' that was begun" in command("request", "a", "x").stderr
+    assert "no run 'x' that has started" in command("request", "a", "x").stderr
     rows(
         road, "UPDATE workers SET offers = jsonb_set(offers::jsonb, '{settings,seed}', '1')::json RETURNING 1"
     )

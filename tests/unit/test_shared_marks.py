@@ -29,17 +29,11 @@ class Session:
         """Answer a ping."""
 
     async def close(self):
-        self.locks.clear()
+        """The server notices later, and keeps the locks until then."""
 
 
-async def set_mark(marks):
-    marks.add("followed", "thread")
-    await marks.settle()
-
-
-@pytest.mark.regression("gateway 131")
-def test_a_mark_is_set_once_though_who_waited_for_it_is_cancelled(monkeypatch):
-    """Set twice, it would remain when it is removed, and its client would count as one that still follows its run."""
+@pytest.fixture
+def session(monkeypatch):
     session = Session()
 
     async def connect(*_):
@@ -48,6 +42,17 @@ def test_a_mark_is_set_once_though_who_waited_for_it_is_cancelled(monkeypatch):
     monkeypatch.setattr(connections, "connect", connect)
     monkeypatch.setattr(client_marks, "add", session.add)
     monkeypatch.setattr(client_marks, "remove", session.remove)
+    return session
+
+
+async def set_mark(marks):
+    marks.add("followed", "thread")
+    await marks.settle()
+
+
+@pytest.mark.regression("gateway 131")
+def test_a_mark_is_set_once_though_who_waited_for_it_is_cancelled(session):
+    """Set twice, it would remain when it is removed, and its client would count as one that still follows its run."""
 
     async def run():
         marks = SharedMarks(Settings(), None)
@@ -61,5 +66,21 @@ def test_a_mark_is_set_once_though_who_waited_for_it_is_cancelled(monkeypatch):
         marks.remove("followed", "thread")
         await marks.settle()
         assert sorted(session.locks.values()) == [0, 1]
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("gateway 136")
+def test_the_last_mark_is_gone_before_its_session_is_closed(session):
+    """Whoever looks right after that, as the gateway does that interrupts a run, does not find it."""
+
+    async def run():
+        marks = SharedMarks(Settings(), None)
+        await set_mark(marks)
+        marks.remove("followed", "thread")
+        # The task that keeps the marks comes first.
+        await turns(9)
+        await marks.settle()
+        assert sorted(session.locks.values()) == [0]
 
     asyncio.run(run())

@@ -97,7 +97,9 @@ class SharedMarks:
                     async with self._one_at_a_time:
                         if self._wanted_marks:
                             await database.ping(await self._synchronized())
-                        else:
+                        elif self._session is not None:
+                            # The server keeps the marks of a closed session until it notices.
+                            await self._synchronized()
                             await self._drop()
                     backoff.reset()
                 except (psycopg.Error, FrameledgerError) as error:
