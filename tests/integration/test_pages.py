@@ -73,11 +73,19 @@ def reader(installable: dict[str, str], installed: Path, tmp_path: Path) -> Iter
             subprocess.run([program, "down"], cwd=folder, env=installable, check=True, timeout=PROGRAM)
 
 
-@pytest.mark.long
-def test_begin_ends_with_a_function_that_the_model_called_and_the_pages_go_on_from_there(reader):
+def follow_begin(reader: Reader) -> None:
     page = blocks(BEGIN)
     assert {block.language for block in page} == {"sh", "json", "console", "python"}
     reader.follow(block for block in page if block not in INSTALL)
+
+
+def test_begin_ends_with_a_function_that_the_model_called_and_a_query_that_shows_it(reader):
+    follow_begin(reader)
+
+
+@pytest.mark.long
+def test_the_pages_go_on_from_begin(reader):
+    follow_begin(reader)
     # These pages continue where that one ends, each with its own scripts.
     for name in ("test", "resolve-a-call"):
         reader.follow(blocks(HOW_TO / f"{name}.md"))
