@@ -1,4 +1,4 @@
-"""One broker for all processes of a run with xdist, from before they are started until they have ended.
+"""One broker for all processes of a run with xdist, from their start until they have ended.
 
 Starting and warming up is half of the cost of a broker, and a broker for each process would pay it each time.
 """
@@ -29,6 +29,11 @@ class SharedBroker:
         temporary = self._config._tmp_path_factory  # type: ignore[attr-defined]  # pytest has no public name for it
         self._folder = Path(temporary.mktemp("broker"))
         java_archive.use(self._config)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> None:
+        """Start it. Not before, because pytest makes warnings errors while it collects, in all threads of this process:
+        the import of what downloads the jars raised one."""
         self._thread.start()
 
     @pytest.hookimpl(optionalhook=True)
