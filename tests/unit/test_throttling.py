@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from frameledger_services.event_log import throttling
+from frameledger_services.event_log import log_rate_limit, throttling
 
 pytestmark = pytest.mark.regression("fault 318")
 
@@ -39,7 +39,7 @@ def test_the_first_delay_in_a_minute_is_logged_for_each_name(clock, caplog):
 
     for name, milliseconds in [("a", 0), ("a", 50), ("a", 4_849), ("a", 8_960), ("b", 200)]:
         send(name, milliseconds)
-    clock[0] += throttling.MINUTE
+    clock[0] += log_rate_limit.MINUTE
     send("a", 300)
     assert [one.getMessage() for one in caplog.records] == [
         "kafka.throttled client='a' broker=1 seconds=4.849",

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from frameledger_services.event_log.log_rate_limit import MINUTE
+
 MIN_DELAY_MS = 100
 """Shorter delays are not logged. A quota for requests delays by at most a second, one for bytes may delay longer."""
-
-MINUTE = 60.0
 
 _logged_at: dict[str, float] = {}
 """The time of the last log line by client name, because some clients exist for less than a minute."""
