@@ -4,8 +4,9 @@ import pytest
 from tests.support.pipecat_frames import LLMTextFrame
 
 from frameledger_services.pipecat import capture
-from frameledger_services.pipecat.capture import ASSISTANT, LLM, ON_THE_LOG, Capture
-from frameledger_services.pipecat.captured_frame import GENERATED, ModelService
+from frameledger_services.pipecat.capture import ON_THE_LOG, Capture
+from frameledger_services.pipecat.captured_frame import ASSISTANT, GENERATED, LLM, ModelService
+from frameledger_services.pipecat.captured_items import BACKLOG, MAX_JOINED
 
 
 def fails(error: BaseException) -> None:
@@ -57,3 +58,22 @@ def test_tokens_beyond_the_bound_are_counted(monkeypatch):
     for _ in range(5):
         pass_through([handlers], LLMTextFrame("One"))
     assert (len(captured.items), captured.lost) == (3, 2)
+
+
+def test_in_a_dense_stream_a_token_gets_a_number_where_a_frame_begins():
+    captured = Capture(fails)
+    handlers = captured.handlers(ASSISTANT, pushes=False)
+    tokens = [LLMTextFrame(f"{number} ") for number in range(2 * MAX_JOINED + 1)]
+    for token in tokens:
+        pass_through([handlers], token)
+    numbered = [place for place, entry in enumerate(captured.items) if type(entry) is tuple]
+    assert numbered == [*range(BACKLOG + 1), MAX_JOINED, 2 * MAX_JOINED]
+    found = [captured.items.take(joined=True) for _ in range(3)]
+    assert not captured.items
+    assert [frame.text for _, _, _, frame, _ in found] == [
+        "".join(str(token.text) for token in tokens[begins : begins + MAX_JOINED])
+        for begins in (0, MAX_JOINED, 2 * MAX_JOINED)
+    ]
+    assert [sequence for sequence, _, _, _, _ in found] == [0, BACKLOG + 1, BACKLOG + 2]
+    times = [ns for _, ns, _, _, _ in found]
+    assert times == sorted(times)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import deque
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +14,7 @@ from frameledger.fold import Conversation, Folding
 from frameledger.frames import LLMMirrorFrame
 from frameledger_services.client import FramesRefusedError
 from frameledger_services.pipecat.capture import CHANGES, FIELDS
+from frameledger_services.pipecat.captured_items import CapturedItems
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.outgoing import Encoder
@@ -125,7 +125,7 @@ def test_a_removal_that_the_broker_rejects_holds_up_no_later_frame():
     broker, mirror = Broker(), Mirror(known=True)
     one, two, three = ({"role": "user", "content": text} for text in ("One", "Two", "Three"))
     histories = enumerate(([one, two], [one], [one, three]))
-    items = deque((at, 10**18, CHANGES, mirror.changes(told), None) for at, told in histories)
+    items = CapturedItems((at, 10**18, CHANGES, mirror.changes(told), None) for at, told in histories)
     outbox = Outbox("call-7", SESSION, items, lambda: broker)
     outbox.start()
     asyncio.run(outbox.finish(ONE_ANSWER))

@@ -2,14 +2,15 @@
 
 import asyncio
 import threading
-from collections import deque
 from uuid import UUID
 
 import pytest
 from tests.bounds import IN_PROCESS, scaled
 from tests.support.pipecat_frames import LLMTextFrame
 
-from frameledger_services.pipecat.capture import ASSISTANT, CHANGES
+from frameledger_services.pipecat.capture import CHANGES
+from frameledger_services.pipecat.captured_frame import ASSISTANT
+from frameledger_services.pipecat.captured_items import CapturedItems
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import MAX_PER_PASS, Outbox
 
@@ -33,7 +34,7 @@ class Silent:
 def test_two_who_wait_for_the_end_stop_the_thread_once_and_its_client_is_closed():
     client = Silent()
     told = Mirror(known=True).changes([{"role": "user", "content": "One"}])
-    outbox = Outbox("call-7", UUID(int=7), deque([(1, 10**18, CHANGES, told, None)]), lambda: client)
+    outbox = Outbox("call-7", UUID(int=7), CapturedItems([(1, 10**18, CHANGES, told, None)]), lambda: client)
     outbox.start()
 
     async def both():
@@ -65,7 +66,9 @@ class Keeping:
 @pytest.mark.parametrize(("waiting", "frames"), [(MAX_PER_PASS, MAX_PER_PASS), (MAX_PER_PASS + 1, 1)])
 def test_tokens_share_a_frame_only_if_more_wait_than_are_published_at_once(waiting, frames):
     client = Keeping()
-    items = deque((number, number, ASSISTANT, LLMTextFrame(f"{number} "), None) for number in range(waiting))
+    items = CapturedItems(
+        (number, number, ASSISTANT, LLMTextFrame(f"{number} "), None) for number in range(waiting)
+    )
     outbox = Outbox("call-7", UUID(int=7), items, lambda: client)
     outbox.start()
     asyncio.run(outbox.finish(IN_PROCESS))

@@ -7,19 +7,23 @@ neither awaits nor raises; it counts frames that it cannot capture.
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable
-from itertools import count
 from time import time_ns
 from typing import Any
 
 from frameledger_services.pipecat.captured_frame import (
+    ASSISTANT,
     GENERATED,
+    LLM,
+    OUTPUT,
+    USER,
     Fields,
     Model,
     ModelService,
     TranslationState,
 )
+from frameledger_services.pipecat.captured_items import BACKLOG, MAX_JOINED, TOKENS, CapturedItems
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.terms import Terms
 from frameledger_services.pipecat.translate import name_of, translate
@@ -31,11 +35,6 @@ CHANGES, FIELDS, ON_THE_LOG = "changes", "fields", "frameledger.on_the_log"
 """Markers instead of a capture point: changes of the messages, complete frames, or a frame that is already on the log.
 A frame that came from the log has the last name in its metadata."""
 
-Item = tuple[int, int, str, Any, Model | None]
-"""Sequence, nanoseconds since 1970, capture point, captured object, and its model if captured at a model service."""
-
-USER, ASSISTANT, LLM, OUTPUT = "user", "assistant", "llm", "output"
-
 MAX_CAPTURED = 50_000
 """Maximum queued items. The publishing thread takes them every 20 to 50 ms, so only a dead thread lets the queue reach
 the limit."""
@@ -43,7 +42,7 @@ the limit."""
 # Frames that are captured at certain processors; all others are captured at the first processor that sees them.
 _ANSWER = {"LLMFullResponseEndFrame", "LLMThoughtStartFrame", "LLMThoughtTextFrame", "LLMThoughtEndFrame"}
 _ANSWER |= {"LLMAssistantPushAggregationFrame", "FunctionCallResultFrame", "FunctionCallCancelFrame"}
-_WORDS, TOKENS = "TextFrame", "LLMTextFrame"
+_WORDS = "TextFrame"
 _START, _END, _ASKED = "LLMFullResponseStartFrame", "LLMFullResponseEndFrame", "LLMContextFrame"
 _ANSWER_TEXT = {_START, TOKENS}
 _STREAMED = {TOKENS, "LLMThoughtTextFrame"}
@@ -100,7 +99,7 @@ class Capture:
     """Captures one pipeline. `items` holds the captured items until the publishing thread takes them."""
 
     def __init__(self, note_failure: Callable[[BaseException], None]) -> None:
-        self.items: deque[Item] = deque()
+        self.items = CapturedItems()
         self.not_recorded: Counter[str] = Counter()
         self.lost = 0
         self.speaks = False
@@ -111,7 +110,6 @@ class Capture:
         """The number of captured interruptions."""
 
         self._note_failure = note_failure
-        self._sequence = count()
         self.context: Any = None
         self.other_contexts: list[Any] = []
         """The contexts of other aggregators of the pipeline."""
@@ -320,13 +318,17 @@ class Capture:
 
     def _appending(self, at: str, otherwise: Handler) -> Handler:
         """Returns the handler of streamed text that is captured at one point only, so it needs no check for duplicates.
-        Nearly all frames of an answer are such text, so the handler does as little as possible."""
-        items, append, next_sequence = self.items, self.items.append, self._sequence.__next__
+        Nearly all frames of an answer are such text, so the handler does as little as possible: in a dense stream only
+        every fiftieth frame gets a number and a time."""
+        items, append, next_sequence = self.items, self.items.append, self.items.next_sequence
 
         def note(frame: Any) -> None:
             try:
-                if frame.metadata or len(items) > MAX_CAPTURED:
+                queued = len(items)
+                if frame.metadata or queued > MAX_CAPTURED:
                     otherwise(frame)
+                elif queued > BACKLOG and queued % MAX_JOINED:
+                    append(frame)
                 else:
                     append((next_sequence(), time_ns(), at, frame, None))
             except Exception as error:
@@ -359,6 +361,6 @@ class Capture:
         if len(self.items) > MAX_CAPTURED and at != CHANGES:
             self.lost += 1
             return None
-        sequence = next(self._sequence)
+        sequence = self.items.next_sequence()
         self.items.append((sequence, time_ns(), at, captured, model))
         return sequence

@@ -9,6 +9,9 @@ from typing import Any
 Fields = dict[str, Any]
 """A Frameledger frame as JSON: its type and fields. The id and the time are added when it is encoded."""
 
+USER, ASSISTANT, LLM, OUTPUT = "user", "assistant", "llm", "output"
+"""The capture points: the processors at which frames are captured."""
+
 GENERATED = "generated"
 """The capture point of generated text in a pipeline that speaks. Text from any other point is spoken text."""
 

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from frameledger_services.pipecat.capture import ASSISTANT, LLM, OUTPUT, USER, Capture
-from frameledger_services.pipecat.captured_frame import Model, ModelService
+from frameledger_services.pipecat.capture import Capture
+from frameledger_services.pipecat.captured_frame import ASSISTANT, LLM, OUTPUT, USER, Model, ModelService
 from frameledger_services.pipecat.intercepted import on_processing, on_pushing
 from frameledger_services.pipecat.values import model_of
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-OWN = 0xF000_0000
-"""The sequences of the bridge's own frames begin here. No session captures that many items."""
+UNNUMBERED, OWN = 0xE000_0000, 0xF000_0000
+"""The sequences of tokens that were captured without a number, and of the bridge's own frames, begin here. No session
+captures that many items."""
 
 
 class NumberedIds:

@@ -12,7 +12,6 @@ import concurrent.futures
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -20,8 +19,7 @@ from uuid import UUID
 
 from frameledger_services.client import FramesRefusedError
 from frameledger_services.client.delivery import Delivery
-from frameledger_services.pipecat.capture import Item
-from frameledger_services.pipecat.joined_tokens import take_joined
+from frameledger_services.pipecat.captured_items import BACKLOG, CapturedItems
 from frameledger_services.pipecat.outgoing import Encoder
 from frameledger_services.pipecat.pending import Pending, Waiting
 
@@ -29,7 +27,7 @@ TICK_SECONDS = 0.02
 CLOSE_SECONDS = 10.0
 AT_EXIT_SECONDS = 2.0
 
-MAX_PER_PASS = 12
+MAX_PER_PASS = BACKLOG
 """Maximum frames that the thread encodes and publishes in one pass while the pipeline runs. That takes a fraction of a
 millisecond, and then it sleeps. The limit is a count, because on a busy machine a time limit can pass before any item
 is done."""
@@ -58,7 +56,7 @@ class Outbox:
         self,
         context_id: str,
         session: UUID,
-        items: deque[Item],
+        items: CapturedItems,
         connect: Callable[[], Any],
         *,
         resend_history: Callable[[], None] = lambda: None,
@@ -115,7 +113,7 @@ class Outbox:
         oldest = sending[0].ns if sending else self._pending.oldest_ns
         if oldest is None and items:
             with suppress(IndexError):
-                oldest = items[0][1]
+                oldest = items.oldest_ns
         return oldest
 
     @property
@@ -252,12 +250,11 @@ class Outbox:
         then tokens share frames."""
         items = self._items
         left = MAX_PER_PASS if self._is_paced else len(items)
-        has_backlog = len(items) > MAX_PER_PASS
+        has_backlog = len(items) > BACKLOG
         while items and left:
             left -= 1
             try:
-                item = take_joined(items) if has_backlog else items.popleft()
-                self._pending.add(self.encoder.encode(item))
+                self._pending.add(self.encoder.encode(items.take(joined=has_backlog)))
             except Exception:
                 # Later changes may depend on a lost change of messages, so all messages are published again.
                 self.failures += 1

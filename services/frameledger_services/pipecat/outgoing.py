@@ -14,8 +14,9 @@ import orjson
 
 from frameledger.record import DecodeError
 from frameledger_services.client import EncodedFrame
-from frameledger_services.pipecat.capture import CHANGES, FIELDS, ON_THE_LOG, Item
+from frameledger_services.pipecat.capture import CHANGES, FIELDS, ON_THE_LOG
 from frameledger_services.pipecat.captured_frame import Fields, TranslationState
+from frameledger_services.pipecat.captured_items import Item
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Replaced, Rewritten
 from frameledger_services.pipecat.numbered_ids import OWN, NumberedIds
 from frameledger_services.pipecat.omitted import SUBSTITUTED, with_omissions

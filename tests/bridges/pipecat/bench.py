@@ -30,7 +30,7 @@ from tests.support.projecting import make_topics, projecting
 from frameledger.context import LLMContext as OurContext
 from frameledger_services.client import BrokerError, Client
 from frameledger_services.pipecat import FrameledgerLLMService, FrameledgerObserver
-from frameledger_services.pipecat.capture import ASSISTANT, LLM, USER
+from frameledger_services.pipecat.captured_frame import ASSISTANT, LLM, USER
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.providers.script import Script
 from frameledger_services.providers.scripted import ScriptedLLMService

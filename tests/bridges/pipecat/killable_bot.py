@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from tests.bridges.pipecat.bots import NOTHING_TELLS, Answer, Bot
 from tests.support.processes import preload
 
 from frameledger_services.pipecat import FrameledgerObserver
+from frameledger_services.pipecat.captured_items import CapturedItems
 from frameledger_services.settings import Settings
 
 preload(__name__)
@@ -30,7 +30,7 @@ ANSWERS = [
 ]
 
 
-class Items(deque[Any]):
+class Items(CapturedItems):
     """Captured items."""
 
     then: Callable[[Any], None] | None = None
@@ -38,9 +38,8 @@ class Items(deque[Any]):
 
     def append(self, item: Any) -> None:
         super().append(item)
-        _, _, _, captured, _ = item
         if self.then is not None:
-            self.then(captured)
+            self.then(item[3] if type(item) is tuple else item)
 
 
 def run(

@@ -13,7 +13,7 @@ from tests.bridges.pipecat.bots import Bot
 
 from frameledger.fold import Conversation, Folding
 from frameledger_services.pipecat import FrameledgerObserver
-from frameledger_services.pipecat.numbered_ids import NumberedIds
+from frameledger_services.pipecat.numbered_ids import OWN, UNNUMBERED, NumberedIds
 from frameledger_services.pipecat.values import to_json
 
 MAX_WITHOUT_A_FRAME = 1_000
@@ -87,9 +87,16 @@ class Recording:
         return folding.conversation()
 
     def _in_sequence(self) -> Iterator[tuple[int, Any]]:
-        """Yields the published frames with the number of their captured item, which their ids contain."""
+        """Yields the published frames with the number of their captured item, which their ids contain; a token that was
+        captured without one has that of the item before it."""
         sequence, number = 0, -1
+        unnumbered = iter(range(UNNUMBERED, OWN))
+        without = self._id(next(unnumbered), 0)
         for frame in self.broker.frames:
+            if frame.id == without:
+                without = self._id(next(unnumbered), 0)
+                yield sequence, frame
+                continue
             here = (sequence, number + 1)
             behind = ((later, 0) for later in range(sequence + 1, sequence + MAX_WITHOUT_A_FRAME))
             sequence, number = next(one for one in chain([here], behind) if frame.id == self._id(*one))

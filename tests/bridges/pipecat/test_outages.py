@@ -106,7 +106,7 @@ def test_a_broker_that_stays_away_costs_the_pipeline_nothing_but_five_seconds_at
 
 def test_beyond_the_bound_evidence_goes_and_the_messages_stay_right(monkeypatch):
     # Otherwise the tokens share so few frames that the bound is not reached.
-    monkeypatch.setattr("frameledger_services.pipecat.joined_tokens.MAX_JOINED", 1)
+    monkeypatch.setattr("frameledger_services.pipecat.captured_items.MAX_JOINED", 1)
     broker = AwayBroker()
     recording = Recording(broker=broker)
     recording.observer._outbox._pending._max_frames = 200

@@ -1,16 +1,23 @@
-"""Tokens of an answer that wait together and share a frame."""
+"""The queue between the event loop and the thread: tokens of an answer that wait together and share a frame."""
 
-from collections import deque
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.pipecat_frames import LLMTextFrame
 
-from frameledger_services.pipecat.capture import ASSISTANT, CHANGES, FIELDS, Item
-from frameledger_services.pipecat.captured_frame import GENERATED
-from frameledger_services.pipecat.joined_tokens import MAX_CHARACTERS, MAX_JOINED, WITHIN_NS, take_joined
+from frameledger_services.pipecat.capture import CHANGES, FIELDS
+from frameledger_services.pipecat.captured_frame import ASSISTANT, GENERATED
+from frameledger_services.pipecat.captured_items import (
+    MAX_CHARACTERS,
+    MAX_JOINED,
+    WITHIN_NS,
+    CapturedItems,
+    Item,
+)
 from frameledger_services.pipecat.mirror import Appended
 from frameledger_services.pipecat.outgoing import Encoder
 
@@ -24,12 +31,16 @@ def captured(*frames: object, at: str = ASSISTANT, apart_ns: int = 1) -> list[It
     return [(number, number * apart_ns, at, frame, None) for number, frame in enumerate(frames)]
 
 
+def taken(entries: list[Any], *, joined: bool = True) -> list[Item]:
+    items = CapturedItems(entries)
+    found = []
+    while items:
+        found.append(items.take(joined=joined))
+    return found
+
+
 def joined(items: list[Item]) -> list[Item]:
-    left = deque(items)
-    taken = []
-    while left:
-        taken.append(take_joined(left))
-    return taken
+    return taken(items)
 
 
 def texts(items: list[Item]) -> list[object]:
@@ -88,9 +99,10 @@ def test_a_frame_is_bounded_in_tokens_in_time_and_in_text():
         )
         | st.builds(LLMFullResponseEndFrame),
         max_size=60,
-    )
+    ),
+    st.sets(st.integers(0, 59)),
 )
-def test_joined_or_not_the_same_text_is_recorded_in_the_same_order(frames):
+def test_joined_or_not_the_same_text_is_recorded_in_the_same_order(frames, without_a_number):
     def recorded(items: list[Item]) -> list[dict[str, object]]:
         encoder = Encoder(UUID(int=7))
         runs: list[dict[str, object]] = []
@@ -105,4 +117,35 @@ def test_joined_or_not_the_same_text_is_recorded_in_the_same_order(frames):
         return runs
 
     items = captured(*frames)
-    assert recorded(joined(items)) == recorded(items)
+    entries = [
+        item[3] if item[0] in without_a_number and isinstance(item[3], LLMTextFrame) else item
+        for item in items
+    ]
+    assert recorded(joined(entries)) == recorded(taken(entries, joined=False)) == recorded(items)
+
+
+def test_tokens_without_a_number_share_the_frame_of_the_token_before_them():
+    first, *others = captured(*[LLMTextFrame(text) for text in ("The", " train", " leaves.", " Soon.")])
+    last = others.pop()
+    entries = [first, *[frame for _, _, _, frame, _ in others], last]
+    assert joined(entries) == joined([first, *others, last])
+
+
+def test_a_token_without_a_number_that_begins_a_frame_has_the_time_before_it_and_a_number_of_its_own():
+    silent = LLMTextFrame("b", skip_tts=True)
+    entries = [(7, 70, ASSISTANT, LLMTextFrame("a"), None), silent, silent, LLMTextFrame("c")]
+    for found in (taken(entries), taken(entries, joined=False)):
+        numbers = [sequence for sequence, _, _, _, _ in found]
+        assert len(set(numbers)) == len(found)
+        assert [(ns, at) for _, ns, at, _, _ in found] == [(70, ASSISTANT)] * len(found)
+    assert texts(entries) == ["a", "bb", "c"]
+
+
+def test_the_oldest_entry_has_a_time_also_without_a_number():
+    items = CapturedItems([(0, 5, ASSISTANT, LLMTextFrame("a"), None), LLMTextFrame("b")])
+    assert items.oldest_ns == 5
+    items.take(joined=False)
+    assert items.oldest_ns == 5
+    items.take(joined=False)
+    with pytest.raises(IndexError):
+        _ = items.oldest_ns
