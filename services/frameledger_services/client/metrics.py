@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from frameledger_services.client.errors import FramesRefusedError, FramesUnacknowledgedError, NotVisibleError
 from frameledger_services.telemetry import metrics as listed
-from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics, Observing
 
 _ERRORS: tuple[tuple[type[Exception], str], ...] = (
     (FramesRefusedError, "refused"),
@@ -25,14 +24,24 @@ class PublishMetrics:
             result: metrics.histogram(listed.PUBLISH, result) for result in listed.PUBLISH.labels[0].values
         }
 
-    @contextmanager
-    def publishing(self) -> Iterator[None]:
-        """Measure one `publish` and count it by its result. A cancelled one is not counted."""
-        began = time.perf_counter()
-        try:
-            yield
-        except Exception as error:
-            result = next((word for kind, word in _ERRORS if isinstance(error, kind)), "error")
-            self._results[result].observe(time.perf_counter() - began)
-            raise
-        self._results["ok"].observe(time.perf_counter() - began)
+    def publishing(self) -> _Publishing:
+        """Context manager that measures one `publish` and counts it by its result. A cancelled one is not counted."""
+        return _Publishing(self._results)
+
+
+class _Publishing:
+    def __init__(self, results: Mapping[str, Observing]) -> None:
+        self._results = results
+        self._began = time.perf_counter()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None:
+            result = "ok"
+        elif isinstance(error, Exception):
+            result = next((word for one, word in _ERRORS if isinstance(error, one)), "error")
+        else:
+            return
+        self._results[result].observe(time.perf_counter() - self._began)

@@ -4,8 +4,7 @@ those that may not have arrived."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from uuid import UUID
 
 from frameledger.frames import AnyFrame
@@ -104,19 +103,29 @@ class Publications:
                 )
         return Publication(context_id, prepared, records, expected_version)
 
-    @contextmanager
-    def sending(self, publication: Publication) -> Iterator[None]:
+    def sending(self, publication: Publication) -> _Sending:
         """Context manager around sending it, which records whether it was published."""
-        try:
-            yield
-        except BaseException:
+        return _Sending(self._preparation, publication)
+
+
+class _Sending:
+    def __init__(self, preparation: FramePreparation, publication: Publication) -> None:
+        self._preparation = preparation
+        self._publication = publication
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        sent = self._publication
+        if error is not None:
             # Also if it is cancelled: the caller may publish again.
-            sizes = [len(one.value) for one in publication.records]
-            self._preparation.note_unconfirmed(publication.context_id, publication.prepared, sizes)
-            raise
-        self._preparation.note_published(publication.context_id, publication.prepared)
-        for frame in publication.prepared:
-            note_published(frame.frame, publication.context_id)
+            sizes = [len(one.value) for one in sent.records]
+            self._preparation.note_unconfirmed(sent.context_id, sent.prepared, sizes)
+            return
+        self._preparation.note_published(sent.context_id, sent.prepared)
+        for frame in sent.prepared:
+            note_published(frame.frame, sent.context_id)
 
 
 def checked_context_id(context_id: object) -> str:

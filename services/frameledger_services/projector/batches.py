@@ -13,7 +13,7 @@ from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.decoded import FetchedRecord, decode_record
 from frameledger_services.projector.ownership import OwnedPartitions
 from frameledger_services.projector.unstorable_records import UnstorableRecords
-from frameledger_services.projector.watchdog import time_limit
+from frameledger_services.projector.watchdog import TimeLimit
 from frameledger_services.store.outbox import OutboxRow
 
 
@@ -36,7 +36,7 @@ class Batches:
         the database cannot be reached. After an error nothing was stored, and the caller reads the records again. A
         frame that can never be folded or stored parks its conversation, which is not an error.
         """
-        with time_limit():
+        with TimeLimit():
             batch = [
                 decode_record(record) if logged is None else (record, logged) for record, logged in records
             ]
@@ -48,7 +48,7 @@ class Batches:
     async def park(self, record: Record, owned: OwnedPartitions, why: Exception) -> list[OutboxRow]:
         """Store a record without folding it, and park its conversation from there on. A record that is not a frame of a
         conversation in its own partition becomes a dead letter."""
-        with time_limit():
+        with TimeLimit():
             decoded = decode_record(record)
         return await self._unstorable.park(decoded, owned, why)
 

@@ -46,7 +46,7 @@ from frameledger_services.projector.refused_values import is_of_the_values
 from frameledger_services.projector.row_values import at
 from frameledger_services.projector.rows import Rows
 from frameledger_services.projector.stored_heads import load, park
-from frameledger_services.projector.watchdog import time_limit
+from frameledger_services.projector.watchdog import TimeLimit
 from frameledger_services.projector.writer import write_parts, write_single_statement
 from frameledger_services.store import checkpoints, frame_ids, single_statement
 from frameledger_services.store import heads as head_statements
@@ -123,7 +123,7 @@ class Commits:
             if parked_for is not None:
                 for head in heads.values():
                     park(head, parked_for)
-            with time_limit():
+            with TimeLimit():
                 parts = folding.fold(batch)
             folded = clock()
             if _is_small(batch) and len(parts) == 1 and not parts[0].late:

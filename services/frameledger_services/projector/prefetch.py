@@ -15,7 +15,7 @@ from frameledger.record import FIRST_GENERATION, Record
 from frameledger_services.projector.decoded import FetchedRecord, decode_record
 from frameledger_services.projector.metrics import ProjectorMetrics, clock
 from frameledger_services.projector.ownership import OwnedPartitions
-from frameledger_services.projector.watchdog import time_limit
+from frameledger_services.projector.watchdog import TimeLimit
 
 CHUNK_RECORDS = 200
 """Number of records in a chunk. Decoding more at once would delay the next batch once the database has answered."""
@@ -150,7 +150,7 @@ class Prefetch:
 
     def _add(self, chunk: RecordChunk, records: Sequence[Record]) -> None:
         began = clock()
-        with time_limit():
+        with TimeLimit():
             chunk.records += [
                 decode_record(one) if self._may_decode(one.partition) else (one, None) for one in records
             ]

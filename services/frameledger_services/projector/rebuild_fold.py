@@ -19,7 +19,7 @@ from frameledger_services.projector import stored_heads
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.refold import FoldedPiece, Refold, UnfoldableFrameError
 from frameledger_services.projector.rows import Rows
-from frameledger_services.projector.watchdog import time_limit
+from frameledger_services.projector.watchdog import TimeLimit
 from frameledger_services.projector.writer import stage, write
 from frameledger_services.store import erasures, parked, staged_rows, stored_rows
 from frameledger_services.store import rebuild as statements
@@ -78,7 +78,7 @@ class RebuildFold:
             self._connection, head.context_id, after=head.version, upto=version
         ):
             self._check(page)
-            with time_limit():
+            with TimeLimit():
                 piece = self._refold.fold(page)
             if self._staged:
                 await stage(self._connection, piece.rows)

@@ -6,18 +6,16 @@ That counts as a crash like any other: after several, the record is isolated and
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 SECONDS = 30.0
 """The limit for decoding or folding a batch. The largest batch takes about a second."""
 
 
-@contextmanager
-def time_limit() -> Iterator[None]:
+class TimeLimit:
     """Kill the process by SIGALRM if this block, which must not await, takes longer than `SECONDS`."""
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
-    try:
-        yield
-    finally:
+
+    def __enter__(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+
+    def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
