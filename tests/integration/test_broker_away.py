@@ -13,7 +13,14 @@ from tests.support.two_brokers import two_brokers
 
 from frameledger.record import Outgoing
 from frameledger_services import transient
-from frameledger_services.event_log import broker, failover, log_rate_limit, producer, sender
+from frameledger_services.event_log import (
+    broker,
+    failover,
+    log_rate_limit,
+    producer,
+    sender,
+    slow_requests,
+)
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.producer import Producer
@@ -202,7 +209,7 @@ def frozen(cluster):
 @pytest.mark.regression("trial C4")
 def test_records_go_to_the_new_leader_while_the_one_before_it_is_frozen(topic, frozen, monkeypatch):
     monkeypatch.setattr(sender, "REQUEST_SECONDS", NEVER)
-    monkeypatch.setattr(failover, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(slow_requests, "SLOW_SECONDS", 0.1)
     settings, wanted = topic(4, 2, {})
 
     async def scenario():

@@ -15,7 +15,7 @@ from tests.support.feeds import (
 )
 from tests.support.turns import turns
 
-from frameledger_services.event_log import failover, feed
+from frameledger_services.event_log import feed, slow_requests
 from frameledger_services.event_log.feed import Feed
 
 pytestmark = pytest.mark.usefixtures("soon")
@@ -172,7 +172,7 @@ def test_it_ends_wherever_it_is_cancelled_and_nothing_is_left_of_it(trouble, ste
 
 @pytest.mark.regression("fault 330")
 def test_it_ends_when_a_broker_has_just_become_slow_and_asks_nobody_else_any_more(monkeypatch):
-    monkeypatch.setattr(failover, "SLOW_SECONDS", IN_PROCESS / 2)
+    monkeypatch.setattr(slow_requests, "SLOW_SECONDS", IN_PROCESS / 2)
 
     async def run():
         failed = []
@@ -182,7 +182,7 @@ def test_it_ends_when_a_broker_has_just_become_slow_and_asks_nobody_else_any_mor
         async with reading(brokers, p0=0) as (_, _, task):
             await turns()
             clock = loop.time
-            vars(loop)["time"] = lambda: clock() + failover.SLOW_SECONDS
+            vars(loop)["time"] = lambda: clock() + slow_requests.SLOW_SECONDS
             task.cancel()
             await turns()
         assert (failed, brokers.asked_who_leads) == ([], [])

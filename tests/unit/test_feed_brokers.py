@@ -14,8 +14,8 @@ from tests.support.feeds import (
 )
 from tests.support.turns import turns
 
-from frameledger_services.event_log import failover, leaders
 from frameledger_services.event_log import feed as feeds
+from frameledger_services.event_log import leaders, slow_requests
 
 pytestmark = pytest.mark.usefixtures("soon")
 
@@ -311,7 +311,7 @@ def test_what_was_read_before_the_process_was_frozen_is_revalidated():
 @pytest.mark.regression("trial C4")
 def test_while_a_broker_does_not_answer_the_others_say_who_leads_and_are_read(monkeypatch):
     """It is not away: its connection stands, and what it was asked is waited for."""
-    monkeypatch.setattr(failover, "SLOW_SECONDS", 0.02)
+    monkeypatch.setattr(slow_requests, "SLOW_SECONDS", 0.02)
 
     async def run():
         brokers = Brokers(TOPIC, {0: 1, 1: 2, 2: 3})

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 
@@ -25,6 +25,8 @@ from aiokafka.conn import CloseReason, create_conn
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.produce import ProduceRequest
 
+from frameledger_services.event_log.slow_requests import SlowRequests
+
 CONNECT_SECONDS = 5.0
 """The timeout for opening a connection, and for the first answer from a bootstrap server."""
 
@@ -34,11 +36,6 @@ after the session timeout of 10 s. A member that waits longer for a frozen coord
 
 NEXT_SECONDS = 1.0
 """Seconds after which the next broker is asked for metadata, if the previous one has not answered."""
-
-SLOW_SECONDS = 1.5
-"""If a leader has not answered for this time, the other brokers are asked for the current leader, repeatedly at this
-interval. The leader may be waiting for its replicas, or sending a large answer, so it is left only if it has lost the
-leadership."""
 
 NO_LEADER = -1
 """The leader of a partition that has none."""
@@ -188,60 +185,60 @@ def is_connected(client: AIOKafkaClient, node: Any) -> bool:
 def resend_to_new_leaders(client: AIOKafkaClient) -> None:
     """Make a producer's client send records to their new leader if the former one has not answered. Only for an
     idempotent producer, because the former leader may have written them too."""
-    send = client.send
+    send, slow = client.send, SlowRequests()
 
     @wraps(send)
     async def sent(node: Any, request: Any, **options: Any) -> Any:
         if not isinstance(request, ProduceRequest):
             return await send(node, request, **options)
+        sending = _Sending(client, node, request)
+        ask = sending.ask
+        slow.add(ask)
         try:
-            async with asyncio.timeout(None) as patience:
-                with _ends_when_moved(patience, client, node, request):
-                    return await send(node, request, **options)
-        except TimeoutError:
-            # As aiokafka does after its timeout: it connects again, and sends the records again.
-            if is_connected(client, node):
-                client._conns[node, ConnectionGroup.DEFAULT].close(reason=CloseReason.CONNECTION_TIMEOUT)
-            raise kafka_errors.RequestTimedOutError from None
+            return await send(node, request, **options)
+        except asyncio.CancelledError:
+            if not sending.was_left():
+                raise
+        finally:
+            slow.remove(ask)
+            sending.is_over = True
+        # As aiokafka does after its timeout: it connects again, and sends the records again.
+        if is_connected(client, node):
+            client._conns[node, ConnectionGroup.DEFAULT].close(reason=CloseReason.CONNECTION_TIMEOUT)
+        raise kafka_errors.RequestTimedOutError
 
     client.send = sent
 
 
-@contextmanager
-def while_slow(ask: Callable[[], object]) -> Iterator[None]:
-    """Call `ask` when the block has taken `SLOW_SECONDS`, and repeatedly at this interval until it ends."""
-    loop = asyncio.get_running_loop()
-    timer: asyncio.TimerHandle
+class _Sending:
+    """A request with records that is being sent, by the current task. It ends, as at a timeout, when another leader is
+    known; `asyncio.timeout` does the same, and takes longer."""
 
-    def is_slow() -> None:
-        nonlocal timer
-        timer = loop.call_later(SLOW_SECONDS, is_slow)
-        ask()
+    def __init__(self, client: AIOKafkaClient, node: Any, request: ProduceRequest) -> None:
+        self._client = client
+        self._node = node
+        self._request = request
+        self._task = asyncio.current_task()
+        self._cancellations = 0 if self._task is None else self._task.cancelling()
+        self._is_left = False
+        self.is_over = False
 
-    timer = loop.call_later(SLOW_SECONDS, is_slow)
-    try:
-        yield
-    finally:
-        timer.cancel()
+    def ask(self) -> None:
+        """Ask for the current leaders, and leave this one if it is none any more."""
+        self._client.force_metadata_update().add_done_callback(self._look)
 
+    def was_left(self) -> bool:
+        """Returns whether its task was cancelled for this reason only."""
+        return self._is_left and self._task is not None and self._task.uncancel() <= self._cancellations
 
-@contextmanager
-def _ends_when_moved(
-    patience: asyncio.Timeout, client: AIOKafkaClient, node: Any, request: ProduceRequest
-) -> Iterator[None]:
-    is_waiting = True
-
-    def look(_: object) -> None:
-        nonlocal is_waiting
-        if is_waiting and _has_lost_leadership(client, node, request):
-            is_waiting = False
-            patience.reschedule(asyncio.get_running_loop().time())
-
-    try:
-        with while_slow(lambda: client.force_metadata_update().add_done_callback(look)):
-            yield
-    finally:
-        is_waiting = False
+    def _look(self, _: object) -> None:
+        if (
+            not (self.is_over or self._is_left)
+            and self._task is not None
+            and _has_lost_leadership(self._client, self._node, self._request)
+        ):
+            self._is_left = True
+            self._task.cancel()
 
 
 def _has_lost_leadership(client: AIOKafkaClient, node: Any, request: ProduceRequest) -> bool:

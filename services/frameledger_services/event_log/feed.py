@@ -131,8 +131,7 @@ class Feed:
         """Send one request and receive its answer. Returns whether it answers for all partitions."""
         offsets = {number: one.offset for number, one in partitions.items()}
         try:
-            with self._leaders.asked_while_slow(node):
-                response = await self._client.send(node, self._request(offsets))
+            response = await self._leaders.send(node, self._request(offsets))
         except kafka_errors.KafkaError as error:
             if not transient.is_retriable(error):
                 raise

@@ -6,15 +6,16 @@ aiokafka asks one broker after the other, and waits long for a frozen one. Here 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from aiokafka import TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.protocol.metadata import MetadataRequest
 
-from frameledger_services.event_log.failover import NO_LEADER, while_slow
+from frameledger_services.event_log.failover import NO_LEADER
+from frameledger_services.event_log.slow_requests import SlowRequests
 
 AGAIN_SECONDS = 0.1
 """Seconds after which a request is repeated that a broker could not answer."""
@@ -28,6 +29,8 @@ class Leaders:
         self._client = client
         self._topic = topic
         self._clusters = (client.cluster, *others)
+        self._partitions: dict[int, TopicPartition] = {}
+        self._slow = SlowRequests()
         self._asking: set[int] = set()
         """Brokers whose answer is awaited."""
 
@@ -36,7 +39,10 @@ class Leaders:
 
     def of(self, partition: int) -> int | None:
         """Returns the broker that leads a partition; None if there is none, or it is not known."""
-        leader: int | None = self._client.cluster.leader_for_partition(TopicPartition(self._topic, partition))
+        # Called for each partition of each answer: creating the key would take longer than looking it up.
+        if (place := self._partitions.get(partition)) is None:
+            place = self._partitions[partition] = TopicPartition(self._topic, partition)
+        leader: int | None = self._client.cluster.leader_for_partition(place)
         return None if leader == NO_LEADER else leader
 
     async def look_again(self, away: int | None = None) -> None:
@@ -46,14 +52,18 @@ class Leaders:
         self._ask_others(away)
         await asyncio.sleep(AGAIN_SECONDS)
 
-    @contextmanager
-    def asked_while_slow(self, node: int) -> Iterator[None]:
-        """While the request to a broker in this block is slow, ask the other brokers for the current leaders.
+    async def send(self, node: int, request: Any) -> Any:
+        """Send a request to a broker and return the answer. While it is slow, the other brokers are asked for the
+        current leaders.
 
         The request is not abandoned: its answer may be large, on a slow connection.
         """
-        with while_slow(lambda: self._ask_others(node)):
-            yield
+        ask = partial(self._ask_others, node)
+        self._slow.add(ask)
+        try:
+            return await self._client.send(node, request)
+        finally:
+            self._slow.remove(ask)
 
     def _ask_others(self, away: int | None) -> None:
         assert self.tasks is not None, "nobody reads yet"

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
+from aiokafka.client import ConnectionGroup
+
 MINUTE = 60.0
 
 AWAY = "Kafka does not answer; waiting for it"
@@ -51,10 +53,14 @@ def rate_limited_connections(client: Any) -> Any:
     connect = client._get_conn
 
     @wraps(connect)
-    async def connected(*arguments: Any, **options: Any) -> Any:
+    async def connected(node: Any, *, group: Any = ConnectionGroup.DEFAULT, **options: Any) -> Any:
+        known = client._conns.get((node, group))
+        if known is not None and known.connected():
+            # Nothing is opened, and so nothing logged: each request asks for its connection.
+            return known
         before = _of_ours.set(True)
         try:
-            return await connect(*arguments, **options)
+            return await connect(node, group=group, **options)
         finally:
             _of_ours.reset(before)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, Self
 
 from aiokafka import errors as kafka_errors
 
 from frameledger.record import LogPosition, Outgoing
 from frameledger_services.event_log import publish_errors
+from frameledger_services.event_log.answers import Answers
 from frameledger_services.event_log.broker import Broker, BrokerError, connect
 from frameledger_services.event_log.budget import Budget
 from frameledger_services.event_log.publish_batch import PublishBatch, failure_of
@@ -167,6 +167,7 @@ class Producer:
         """Send these records once, and store their positions. Returns an error if some have none yet."""
         sender = await self._connected(batch.topic)
         sent: list[tuple[int, asyncio.Future[Any]]] = []
+        answers = Answers()
         failures: list[BaseException] = []
         refused: set[int] = set()
         try:
@@ -177,11 +178,11 @@ class Producer:
                     partition = home_partition(batch.records[index].key, self._topics[batch.topic].partitions)
                     if partition in refused:
                         continue
-                    answer = await self._send(sender, partition, batch, index)
+                    answer = await self._send(sender, partition, batch, index, answers)
                     sent.append((index, answer))
                     if batch.sizes[index] > ALONE_BYTES:
                         # After an error a new producer is used, whose records the broker accepts whatever came before.
-                        await _until_answered([answer])
+                        await answers.until_all([answer])
                         if (failure := failure_of(answer)) is not None:
                             if is_retriable(failure):
                                 break
@@ -189,7 +190,7 @@ class Producer:
             except kafka_errors.KafkaError as error:
                 # Not queued. Later records of the same partition must not overtake it.
                 failures.append(error)
-            await _until_answered(answer for _, answer in sent)
+            await answers.until_all(answer for _, answer in sent)
         finally:
             # Also after the deadline.
             failures += batch.acknowledge(sent)
@@ -201,15 +202,18 @@ class Producer:
         return failures[0] if failures else None
 
     async def _send(
-        self, sender: Sender, partition: int, batch: PublishBatch, index: int
+        self, sender: Sender, partition: int, batch: PublishBatch, index: int, answers: Answers
     ) -> asyncio.Future[Any]:
         """Queue a record. Returns the future of its answer; its size is taken from the budget until then."""
         size = batch.sizes[index]
+
+        def answered() -> None:
+            self._budget.give(size)
+            answers.note()
+
         await self._budget.take(size)
         try:
-            return await sender.send(
-                batch.topic, partition, batch.records[index], partial(self._budget.give, size)
-            )
+            return await sender.send(batch.topic, partition, batch.records[index], answered)
         except BaseException:
             self._budget.give(size)
             raise
@@ -282,10 +286,3 @@ class Producer:
     @property
     def _address(self) -> str:
         return str(self._settings.kafka_bootstrap_servers)
-
-
-async def _until_answered(answers: Iterable[asyncio.Future[Any]]) -> None:
-    """Returns when all of these are done. Cancelling the caller cancels none of them."""
-    for answer in answers:
-        if not answer.done():
-            await asyncio.wait([answer])
