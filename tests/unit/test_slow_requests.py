@@ -7,6 +7,7 @@ import pytest
 from aiokafka import errors as kafka_errors
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.produce import ProduceRequest
+from tests.support.turns import turns
 
 from frameledger_services.event_log import failover, slow_requests
 from frameledger_services.event_log.slow_requests import SlowRequests
@@ -19,12 +20,6 @@ class Clock:
         self.seconds = 0.0
         clock = loop.time
         vars(loop)["time"] = lambda: clock() + self.seconds
-
-
-async def turns() -> None:
-    """Let the event loop run what is due."""
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 def test_a_request_is_slow_after_its_time_and_again_at_this_interval_until_it_is_answered():
