@@ -1,6 +1,7 @@
 """A broker that delays a client of ours by a quota is logged, once a minute, and changes no answer."""
 
 import asyncio
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -53,3 +54,13 @@ def test_an_answer_that_names_no_delay_passes(clock, caplog):
     for answer in (None, SimpleNamespace()):
         assert asyncio.run(client.send(1, answer)) is answer
     assert not caplog.records
+
+
+def test_a_delay_is_also_logged_where_only_the_client_is_installed(clock, caplog, monkeypatch):
+    monkeypatch.setitem(sys.modules, "frameledger_services.logs", None)
+    monkeypatch.delattr("frameledger_services.logs", raising=False)
+    client = throttling.with_logged_delays(Client("a"), lambda: clock[0])
+    asyncio.run(client.send(1, delayed(4_849)))
+    assert [(one.name, one.getMessage()) for one in caplog.records] == [
+        ("frameledger.kafka", "kafka.throttled client='a' broker=1 seconds=4.849")
+    ]

@@ -17,9 +17,9 @@ from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from frameledger.errors import TransientError
 from frameledger_services import access, descriptors
 from frameledger_services.event_log.closing import closed
-from frameledger_services.event_log.failover import is_connected, with_failover
-from frameledger_services.event_log.log_rate_limit import rate_limited, rate_limited_connections
-from frameledger_services.event_log.throttling import with_logged_delays
+from frameledger_services.event_log.failover import is_connected
+from frameledger_services.event_log.log_rate_limit import rate_limited
+from frameledger_services.event_log.prepared_client import prepare
 from frameledger_services.event_log.topic_request import TopicsRequest, topics_in
 from frameledger_services.event_log.topics import TopicDescription, TopicSpec, missing
 from frameledger_services.settings import Settings
@@ -174,7 +174,7 @@ async def connect(settings: Settings) -> AsyncIterator[Broker]:
     client = AIOKafkaClient(
         **options, client_id="frameledger-topics", request_timeout_ms=int(REQUEST_SECONDS * 1000)
     )
-    rate_limited_connections(with_failover(with_logged_delays(client)))
+    prepare(client)
     try:
         try:
             with rate_limited():

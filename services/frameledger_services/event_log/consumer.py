@@ -16,12 +16,11 @@ from aiokafka.errors import KafkaError
 
 from frameledger.record import Record
 from frameledger_services import access
-from frameledger_services.event_log.failover import with_failover
 from frameledger_services.event_log.fetch_protocol import QuickFetch
 from frameledger_services.event_log.lenient_records import records
-from frameledger_services.event_log.log_rate_limit import rate_limited, rate_limited_connections
+from frameledger_services.event_log.log_rate_limit import rate_limited
+from frameledger_services.event_log.prepared_client import prepare
 from frameledger_services.event_log.rebound import rebound
-from frameledger_services.event_log.throttling import with_logged_delays
 from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES
 from frameledger_services.settings import Settings
 
@@ -111,7 +110,7 @@ class _Consumer(AIOKafkaConsumer):  # type: ignore[misc]  # as above
     _start = rebound(AIOKafkaConsumer.start, Fetcher=_Fetcher, GroupCoordinator=_GroupCoordinator)
 
     async def start(self) -> None:
-        rate_limited_connections(with_failover(with_logged_delays(self._client)))
+        prepare(self._client)
         with rate_limited():
             await self._start()
 

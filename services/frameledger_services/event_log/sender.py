@@ -15,9 +15,9 @@ from frameledger_services import access
 from frameledger_services.event_log.broker import BrokerError, no_answer
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.compression import BATCH_BYTES, compress_large_batches
-from frameledger_services.event_log.failover import resend_to_new_leaders, with_failover
-from frameledger_services.event_log.log_rate_limit import rate_limited, rate_limited_connections
-from frameledger_services.event_log.throttling import with_logged_delays
+from frameledger_services.event_log.failover import resend_to_new_leaders
+from frameledger_services.event_log.log_rate_limit import rate_limited
+from frameledger_services.event_log.prepared_client import prepare
 from frameledger_services.settings import Settings
 
 REQUEST_SECONDS = 10.0
@@ -53,7 +53,7 @@ class Sender:
             request_timeout_ms=int(REQUEST_SECONDS * 1000),
         )
         compress_large_batches(inner)
-        rate_limited_connections(with_failover(with_logged_delays(inner.client)))
+        prepare(inner.client)
         resend_to_new_leaders(inner.client)
         try:
             with rate_limited():

@@ -6,6 +6,7 @@ answer contains that time, but aiokafka ignores it.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from functools import wraps
@@ -31,13 +32,19 @@ def with_logged_delays(client: Any, now: Callable[[], float] = time.monotonic) -
         delay: int = getattr(answer, "throttle_time_ms", 0)
         if delay >= MIN_DELAY_MS and now() - _logged_at.get(client._client_id, float("-inf")) >= MINUTE:
             _logged_at[client._client_id] = now()
-            try:
-                from frameledger_services import logs
-            except ModuleNotFoundError:  # The client alone is installed without structlog.
-                return answer
-            log = logs.get_logger("kafka")
-            log.warning("kafka.throttled", client=client._client_id, broker=node, seconds=delay / 1000)
+            _log_delay(client._client_id, node, delay / 1000)
         return answer
 
     client.send = sent
     return client
+
+
+def _log_delay(client: str, broker: Any, seconds: float) -> None:
+    try:
+        from frameledger_services import logs
+    except ModuleNotFoundError:  # The client alone is installed without structlog.
+        message = "kafka.throttled client=%r broker=%s seconds=%s"
+        logging.getLogger("frameledger.kafka").warning(message, client, broker, seconds)
+    else:
+        log = logs.get_logger("kafka")
+        log.warning("kafka.throttled", client=client, broker=broker, seconds=seconds)
