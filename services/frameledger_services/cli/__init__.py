@@ -5,8 +5,7 @@ A module of commands has a Typer app named `commands`. If the app has a name, it
 its commands is called, so `GROUPS` repeats the first paragraph of each command's help.
 
 To add a command, write a module with `commands = typer.Typer()` and a function decorated with `@commands.command()`,
-and add a line to `GROUPS` and to the table in `infra/docs/commands.md`. `tests/unit/test_cli_start.py` compares module
-and line. `terminal/` has what commands share.
+and add a line to `GROUPS`. `tests/unit/test_cli_start.py` compares the two. `terminal/` has what commands share.
 
 Exit codes of every command: 0 success; 1 failure (a missing file, an unreachable server, a failed check); 2 invalid
 usage. A command fails with `output.fail`, which prints the problem and the remedy to standard error.
