@@ -127,22 +127,28 @@ def test_every_page_is_reached_from_the_readme():
     assert sorted(set(pages()) - reached) == []
 
 
+OF_COMMANDS = {
+    f"services/frameledger_services/cli/{command.module.replace('.', '/')}.py"
+    for command in COMMANDS.values()
+}
+"""The modules that have a command. `GROUPS` names them, and `cli/README.md` sends its reader there."""
+
+
 def modules_missing_from(readme: str, found: dict[str, str]) -> list[str]:
     """The Python modules below a README's folder that it does not name as code, but for those with a nearer README, and
-    those of the command line with the name of a command."""
+    those that the list of commands names."""
     room = readme.removesuffix("README.md")
     nearer = [
         name.removesuffix("README.md") for name in found if name.endswith("/README.md") and name != readme
     ]
     named = set(re.findall(r"`(?:[\w/]*/)?(\w+)(?:\.py)?`", found[readme]))
-    if room.endswith("/cli/"):
-        named |= {*COMMANDS}
     modules = (Path(name) for name in found if name.startswith(room) and name.endswith(".py"))
     return [
         path.as_posix()
         for path in modules
         if not path.stem.startswith("__")
         and path.stem not in named
+        and path.as_posix() not in OF_COMMANDS
         and not any(path.as_posix().startswith(other) and other.startswith(room) for other in nearer)
     ]
 

@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import re
 import sys
+import tomllib
 from typing import Any
 
 import pytest
+from tests.support.pages import ROOT
 from typer.testing import CliRunner
 
 from frameledger.context import LLMContext
@@ -18,6 +21,10 @@ from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.settings_masking import masked
 from frameledger_services.settings_sources import load
 from frameledger_services.url_masking import HIDDEN
+
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"][
+    "frameledger.providers"
+]
 
 THIRD = """
 from frameledger_services.providers.scripted import ScriptedLLMService
@@ -137,7 +144,7 @@ def test_every_command_with_a_provider_is_open_to_plugins(installed):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("fourth", "anthropic, .*broken, .*odd, .*openai, .*third"),
+        ("fourth", re.escape(f"Installed are: {', '.join(sorted([*DECLARED, 'broken', 'odd', 'third']))}")),
         ("broken", "cannot be loaded"),
         ("odd", "is not a subclass of LLMService"),
     ],

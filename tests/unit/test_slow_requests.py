@@ -14,12 +14,12 @@ from frameledger_services.event_log.slow_requests import SlowRequests
 
 
 class Clock:
-    """The clock of an event loop, which the test sets."""
+    """The clock of an event loop, which only the test moves."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.seconds = 0.0
-        clock = loop.time
-        vars(loop)["time"] = lambda: clock() + self.seconds
+        began = loop.time()
+        vars(loop)["time"] = lambda: began + self.seconds
 
 
 def test_a_request_is_slow_after_its_time_and_again_at_this_interval_until_it_is_answered():

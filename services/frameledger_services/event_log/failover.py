@@ -178,8 +178,13 @@ class _MetadataRequests:
 
 
 def is_connected(client: AIOKafkaClient, node: Any) -> bool:
-    connection = client._conns.get((node, ConnectionGroup.DEFAULT))
-    return connection is not None and bool(connection.connected())
+    return open_connection(client, node) is not None
+
+
+def open_connection(client: AIOKafkaClient, node: Any, group: Any = ConnectionGroup.DEFAULT) -> Any:
+    """Returns the open connection to a broker; None if there is none."""
+    connection = client._conns.get((node, group))
+    return connection if connection is not None and connection.connected() else None
 
 
 def resend_to_new_leaders(client: AIOKafkaClient) -> None:
@@ -203,8 +208,8 @@ def resend_to_new_leaders(client: AIOKafkaClient) -> None:
             slow.remove(ask)
             sending.is_over = True
         # As aiokafka does after its timeout: it connects again, and sends the records again.
-        if is_connected(client, node):
-            client._conns[node, ConnectionGroup.DEFAULT].close(reason=CloseReason.CONNECTION_TIMEOUT)
+        if (connection := open_connection(client, node)) is not None:
+            connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
         raise kafka_errors.RequestTimedOutError
 
     client.send = sent

@@ -18,6 +18,8 @@ from typing import Any
 
 from aiokafka.client import ConnectionGroup
 
+from frameledger_services.event_log.failover import open_connection
+
 MINUTE = 60.0
 
 AWAY = "Kafka does not answer; waiting for it"
@@ -54,9 +56,8 @@ def rate_limited_connections(client: Any) -> Any:
 
     @wraps(connect)
     async def connected(node: Any, *, group: Any = ConnectionGroup.DEFAULT, **options: Any) -> Any:
-        known = client._conns.get((node, group))
-        if known is not None and known.connected():
-            # Nothing is opened, and so nothing logged: each request asks for its connection.
+        if (known := open_connection(client, node, group)) is not None:
+            # Each request asks for its connection; one that is open logs nothing.
             return known
         before = _of_ours.set(True)
         try:

@@ -1,6 +1,6 @@
 """Capture: the handlers of the frames that processors handle and push, which run in Pipecat's event loop.
 
-A handler appends frames to a deque, and compares the context with its copy where the context may have changed. It
+A handler appends frames to a queue, and compares the context with its copy where the context may have changed. It
 neither awaits nor raises; it counts frames that it cannot capture.
 """
 
