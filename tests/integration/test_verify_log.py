@@ -307,6 +307,25 @@ def test_what_is_erased_while_it_is_restored_is_not_brought_back(road):
         assert connection.execute("SELECT version FROM frames ORDER BY version").fetchall() == [(7,)]
 
 
+@pytest.mark.regression("fault 271")
+def test_the_newest_frames_are_restored_although_another_frame_is_stored_meanwhile(road):
+    publish_and_project(road, [Raw(b"c", say(text)) for text in "abc"])
+    asked = "SELECT version, payload::text, chain FROM frames WHERE version <= 3 ORDER BY version"
+    with psycopg.connect(road.address) as connection:
+        stored = connection.execute(asked).fetchall()
+    changed(road.address, "DELETE FROM frames WHERE version >= 2")
+    another = [Raw(b"c", say("d"))]
+
+    async def publish(_):
+        publish_and_project(road, another)
+        another.clear()
+
+    assert restored(road, "c", publish) == 2
+    with psycopg.connect(road.address) as connection:
+        assert connection.execute(asked).fetchall() == stored
+    assert found(road) == {}
+
+
 @pytest.mark.regression("fault 36")
 def test_a_dead_letter_that_can_be_decoded_is_no_frame_of_a_gap(road):
     """The database refused the record, or it killed projectors: it can be decoded, but has no version."""

@@ -55,11 +55,12 @@ class _Gap:
     def missing(self) -> int:
         return self.versions.behind - self.versions.before - 1
 
-    def is_closed_by(self, rows: Sequence[FrameRow], newest_chain: bytes) -> bool:
-        """Returns whether these rows fill the gap: the chain continues from the last one."""
+    def is_closed_by(self, rows: Sequence[FrameRow], behind: Neighbor | None, newest_chain: bytes) -> bool:
+        """Returns whether these rows fill the gap: the chain continues from the last one. `behind` is the frame that is
+        behind the gap by now."""
         if len(rows) < self.missing:
             return False
-        chain, behind = rows[-1].chain, self.behind
+        chain = rows[-1].chain
         if behind is None:
             return chain == newest_chain
         return next_link(chain, behind.version, behind.source, behind.payload) == behind.chain
@@ -100,7 +101,9 @@ class Restoring:
             held = await statements.hold(connection, context_id)
             if held is None or await gap.life.is_over():
                 return 0  # erased meanwhile; in the second case another life has begun
-            if not gap.is_closed_by(rows, held.chain):
+            # Behind the newest frames another one may have been stored since.
+            behind = await missing_frames.neighbor(connection, context_id, gap.versions.behind)
+            if not gap.is_closed_by(rows, behind, held.chain):
                 problem = f"{gap.missing} frames are missing, and the log does not have the original ones"
                 raise DamagedFramesError(context_id, gap.versions.before + 1, problem)
             restored = [_as_parked(row, held.parked_version) for row in rows]
