@@ -75,6 +75,24 @@ def test_whoever_closes_the_pager_has_read_enough(terminal, monkeypatch):
             page.line(("many lines", ""))
 
 
+@pytest.mark.regression("fault 272")
+def test_ctrl_c_while_the_pager_has_not_read_everything_does_not_leave_it_behind(terminal, monkeypatch):
+    """The terminal sends it to both, and the pager keeps running. What it has not read is still being written."""
+
+    class Unread(io.StringIO):
+        def close(self):
+            if not self.closed:
+                super().close()
+                raise KeyboardInterrupt
+
+    waits = []
+    process = SimpleNamespace(stdin=Unread(), wait=lambda: waits.append("for the pager"))
+    monkeypatch.setattr(pager, "_started", lambda _: process)
+    monkeypatch.setenv("PAGER", "less")
+    written()
+    assert waits == ["for the pager"]
+
+
 def test_a_line_is_cut_by_the_columns_that_it_takes(terminal, monkeypatch):
     monkeypatch.setenv("PAGER", "cat")
     monkeypatch.setenv("NO_COLOR", "1")

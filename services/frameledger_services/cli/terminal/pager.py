@@ -137,11 +137,12 @@ def _started(pager: str) -> subprocess.Popen[str] | None:
 
 def _end(process: subprocess.Popen[str]) -> None:
     """Close the pager's input, and wait until the user closes the pager."""
-    if process.stdin is not None:
-        with suppress(BrokenPipeError):
-            process.stdin.close()
     while True:
         try:
+            if process.stdin is not None:
+                with suppress(BrokenPipeError):
+                    # Writes the rest, for which it waits until the pager has read what is before that.
+                    process.stdin.close()
             process.wait()
         except KeyboardInterrupt:
             continue
