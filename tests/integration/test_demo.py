@@ -289,7 +289,7 @@ def stopped_in_the_middle(folder, number):
     assert demo.poll() is None, "".join(shown)
     demo.send_signal(number)
     rest, _ = demo.communicate(timeout=PROGRAM)
-    assert demo.returncode == 1
+    assert demo.returncode == (130 if number == signal.SIGINT else 1)
     assert re.search(r"Time spent: servers .* s, conversation .* s", rest)
     assert "Traceback" not in rest
     assert folder.living() == []

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -10,9 +11,21 @@ import psutil
 import pytest
 from tests.bounds import IN_PROCESS
 from tests.support.turns import turns
+from typer.testing import CliRunner
 
+from frameledger_services.cli import application
+from frameledger_services.cli.demo import command as demo_command
 from frameledger_services.cli.up import command, down
-from frameledger_services.embedded import detached, java, kafka, postgres, record, stack, supervisor
+from frameledger_services.embedded import (
+    detached,
+    fork_server,
+    java,
+    kafka,
+    postgres,
+    record,
+    stack,
+    supervisor,
+)
 from frameledger_services.embedded.directory import is_claimed
 from frameledger_services.embedded.program import EmbeddedError, Program
 from frameledger_services.embedded.record import Phase, Record, State, read_record, write_record
@@ -112,6 +125,43 @@ def test_an_up_in_the_background_is_not_taken_for_the_killed_one_that_had_its_pi
     with pytest.raises(EmbeddedError, match="No Java"):
         command._start_detached(Settings(data_dir=tmp_path))
     assert "Everything is running" not in capsys.readouterr().out
+
+
+@pytest.mark.regression("fault 273")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 1)])
+@pytest.mark.parametrize("words", [["up"], ["demo"]], ids=" ".join)
+def test_only_ctrl_c_ends_with_the_exit_code_of_interrupted_commands(
+    tmp_path, monkeypatch, words, number, code
+):
+    async def goes_on(*_, **__):
+        os.kill(os.getpid(), number)
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(fork_server, "can_fork", lambda: False)
+    monkeypatch.setattr(stack, "up", goes_on)
+    monkeypatch.setattr(demo_command, "perform", goes_on)
+    result = CliRunner().invoke(application(), [*words, "--data-dir", str(tmp_path)])
+    assert result.exit_code == code
+    assert "Stopped before" in result.stderr
+
+
+@pytest.mark.regression("fault 273")
+def test_ctrl_c_while_an_up_in_the_background_starts_is_told_by_the_exit_code(tmp_path, monkeypatch):
+    stopped = []
+
+    class Interrupted:
+        pid = 7
+
+        def ended(self):
+            raise KeyboardInterrupt
+
+        def stop(self, within):
+            stopped.append(within)
+
+    monkeypatch.setattr(detached, "detached", lambda words, log: Interrupted())
+    result = CliRunner().invoke(application(), ["up", "--detach", "--data-dir", str(tmp_path)])
+    assert (result.exit_code, len(stopped)) == (130, 1)
+    assert "Stopped before" in result.stderr
 
 
 class EndsAtItsDeadline:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import signal
 from collections.abc import Coroutine
 from typing import Annotated, Any, TypeVar
 
@@ -66,9 +67,11 @@ def demo(
     try:
         with forking(imports.of(STARTED)) as fork_server, traces.recording("cli"):
             right = asyncio.run(_until_signal(perform(plan, console, times, fork_server)))
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, KeyboardInterrupt) as stopped:
         output.fail(
-            "Stopped before its end. Everything that it started was stopped.", f"Time spent: {times}."
+            "Stopped before its end. Everything that it started was stopped.",
+            f"Time spent: {times}.",
+            code=130 if isinstance(stopped, KeyboardInterrupt) else 1,
         )
     except (*expected, ExceptionGroup) as error:
         output.fail(str(backend.expected_error(error, expected)), f"Time spent: {times}. Logs are in {logs}.")
@@ -87,6 +90,12 @@ def _check_key(settings: Settings, provider: str) -> None:
 
 
 async def _until_signal(work: Coroutine[Any, Any, _T]) -> _T:
-    """Await `work`. The first Ctrl-C, SIGTERM or SIGHUP cancels it; later ones are ignored while it stops."""
-    process.cancel_on_signals()
-    return await work
+    """Await `work`. The first Ctrl-C, SIGTERM or SIGHUP cancels it; later ones are ignored while it stops. Raises
+    KeyboardInterrupt after Ctrl-C."""
+    signals = process.cancel_on_signals()
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if signal.SIGINT in signals:
+            raise KeyboardInterrupt from None
+        raise

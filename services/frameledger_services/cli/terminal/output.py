@@ -61,10 +61,10 @@ def json_text(value: object, indent: int | None = None) -> str:
     return json.dumps(value, indent=indent, default=_as_text)
 
 
-def fail(problem: str, remedy: str) -> NoReturn:
-    """Print the problem and the remedy to standard error, and end the command with exit code 1."""
+def fail(problem: str, remedy: str, *, code: int = 1) -> NoReturn:
+    """Print the problem and the remedy to standard error, and end the command with this exit code."""
     typer.echo(f"{problem}\n{remedy}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(code)
 
 
 def confirm(question: str, otherwise: str) -> None:

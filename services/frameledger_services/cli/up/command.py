@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -29,6 +30,8 @@ NO_INFERENCE = (
 )
 
 POLL = 0.05
+
+STOPPED = "Stopped before everything was running.", "Start it again with: frameledger up"
 
 commands = typer.Typer()
 
@@ -62,8 +65,10 @@ def up(
         ready = _start_detached(settings) if detach else _run(settings)
     except EmbeddedError as error:
         output.fail(error.problem, error.remedy)
+    except KeyboardInterrupt:
+        output.fail(*STOPPED, code=130)
     if not ready:
-        output.fail("Stopped before everything was running.", "Start it again with: frameledger up")
+        output.fail(*STOPPED)
 
 
 def _require_key(provider: str, settings: Settings) -> None:
@@ -102,6 +107,8 @@ async def _supervise(
         except asyncio.CancelledError:
             if not signals:
                 raise
+            if signal.SIGINT in signals and not progress.was_ready:
+                raise KeyboardInterrupt from None
     return progress.was_ready
 
 
@@ -129,12 +136,10 @@ def _start_detached(settings: Settings) -> bool:
                 if code is not None and not progress.was_ready:
                     raise failed("up", f"ended with exit code {code}", log)
                 time.sleep(POLL)
-        except BaseException as error:
+        except BaseException:
             from frameledger_services.embedded import command_programs
 
             progress.stopping()
             child.stop(DOWN_WITHIN + command_programs.stop_secs(settings))
-            if isinstance(error, KeyboardInterrupt):
-                return False
             raise
     return True
