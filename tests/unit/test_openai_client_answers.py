@@ -51,6 +51,13 @@ def test_a_result_without_its_call_is_that_of_the_call_that_waits():
     assert given([done("red it is")], HELD) == ["red it is"]
 
 
+@pytest.mark.regression("gateway 137")
+def test_that_a_call_is_in_progress_is_not_its_result():
+    """As the history of a previous response has it, and as Pipecat sends it while a function runs."""
+    assert given([*HELD, HI], HELD) == []
+    assert given([*HELD, HI, done("red it is")], HELD) == ["red it is"]
+
+
 def test_where_the_history_has_lost_the_first_call_the_last_one_that_was_sent_is_the_one_that_waits():
     assert given([*FIRST, MORE, made("red"), done("red it is")], HELD[4:]) == ["red it is"]
 

@@ -1,7 +1,7 @@
 """Responses and their events, made of the frames of an answer, as the official client reads them."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -101,6 +101,14 @@ def test_the_first_events_are_the_same_however_much_was_answered_before_them():
     usage = Usage(input_tokens=9, output_tokens=4)
     answers = [[start()], [start(), says("One."), end(usage=usage)], [start(), ErrorFrame(fatal=True)]]
     assert [begun(*frames) for frames in answers] == [begun()] * len(answers)
+
+
+@pytest.mark.regression("gateway 138")
+def test_the_time_of_a_response_is_in_whole_seconds():
+    """Some clients read it as an integer, as LiteLLM's proxy does."""
+    request = replace(asked(), logged_at=datetime(2026, 1, 2, microsecond=625_000, tzinfo=UTC))
+    created_at = response(request=request)["created_at"]
+    assert (type(created_at), created_at) == (int, 1_767_312_000)
 
 
 def test_the_last_event_has_the_response_as_it_is_read_later():

@@ -12,6 +12,7 @@ from collections.abc import Container, Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Any
 
+from frameledger.async_tool_messages import IN_PROGRESS
 from frameledger.tools import tool_names
 from frameledger_services.gateway import client_tools
 from frameledger_services.gateway.openai.seen_messages import JsonObject, text_of
@@ -32,7 +33,7 @@ def answered_calls(
     sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: CallsById
 ) -> list[tuple[ClientCall, Any]]:
     """Returns the waiting calls that are answered here, with their results. Of two messages of one call the last
-    counts.
+    counts, and one that says that it is in progress, as the stored one does, is no answer.
 
     Some providers reuse an id once its call is settled: a tool message belongs to the call before it, and calls with
     the same id are matched in order. A client that sends only new messages sends results without their calls.
@@ -45,6 +46,8 @@ def answered_calls(
         name = _answered(message) or ""
         call = calls.get(name)
         if call is None or not call.is_waiting or counts[name] < all_counts[name]:
+            continue
+        if message.get("content") == IN_PROGRESS:
             continue
         if counts[name] == 0 or counts[name] >= stored[name]:
             values[name] = _value(message)

@@ -57,7 +57,7 @@ class ResponseWriter:
         return {
             "id": str(self.id),
             "object": "response",
-            "created_at": request.logged_at.timestamp(),
+            "created_at": int(request.logged_at.timestamp()),
             "status": now,
             "background": False,
             "conversation": {"id": self.id.context_id},
