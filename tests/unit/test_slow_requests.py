@@ -7,24 +7,16 @@ import pytest
 from aiokafka import errors as kafka_errors
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.produce import ProduceRequest
+from tests.support.loop_clock import LoopClock
 from tests.support.turns import turns
 
 from frameledger_services.event_log import failover, slow_requests
 from frameledger_services.event_log.slow_requests import SlowRequests
 
 
-class Clock:
-    """The clock of an event loop, which only the test moves."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.seconds = 0.0
-        began = loop.time()
-        vars(loop)["time"] = lambda: began + self.seconds
-
-
 def test_a_request_is_slow_after_its_time_and_again_at_this_interval_until_it_is_answered():
     async def scenario() -> None:
-        clock, slow, asked = Clock(asyncio.get_running_loop()), SlowRequests(), list[str]()
+        clock, slow, asked = LoopClock(), SlowRequests(), list[str]()
 
         def first() -> None:
             asked.append("first")
@@ -90,7 +82,7 @@ REQUEST = ProduceRequest(None, -1, 1000, [("frames", [(0, b"")])])
 
 def test_a_request_ends_as_at_a_timeout_when_its_broker_leads_no_longer(monkeypatch):
     async def scenario() -> None:
-        client, clock = client_that_never_answers(monkeypatch), Clock(asyncio.get_running_loop())
+        client, clock = client_that_never_answers(monkeypatch), LoopClock()
         sending = asyncio.ensure_future(client.send(1, REQUEST))
         await turns()
         clock.seconds += slow_requests.SLOW_SECONDS
@@ -108,7 +100,7 @@ def test_a_request_ends_as_at_a_timeout_when_its_broker_leads_no_longer(monkeypa
 @pytest.mark.parametrize("beside_a_new_leader", [False, True])
 def test_a_cancellation_from_outside_is_passed_on(monkeypatch, beside_a_new_leader):
     async def scenario() -> None:
-        client, clock = client_that_never_answers(monkeypatch), Clock(asyncio.get_running_loop())
+        client, clock = client_that_never_answers(monkeypatch), LoopClock()
         sending = asyncio.ensure_future(client.send(1, REQUEST))
         await turns()
         if beside_a_new_leader:

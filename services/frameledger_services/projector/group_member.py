@@ -43,6 +43,9 @@ MAX_RECORDS = 2_000
 """Maximum number of records that one read of the prefetch buffer returns, and so of a batch. A head is written once per
 batch for all of its frames: with half as many records, a frame of a backlog took a sixth longer."""
 
+BACKLOG_BATCH = 8
+"""A batch of more records is a backlog, from publishers that do not wait for each frame."""
+
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """A batch ends with the record that makes it larger than this. A single record may have any size."""
 
@@ -222,12 +225,11 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             except NewerHeadError as newer:
                 self._leave_to_newer_release(newer, set(ends))
                 return
-            # A publisher of single frames waits for this; a publisher of many does not notice. Records of one partition
-            # are in order, so the first is about the oldest.
+            # Records of one partition are in order, so the first is about the oldest.
             self._notifier.notify(
                 next_offsets,
                 set(_conversations(batch)),
-                soon=len(batch) > 1 or self._prefetch.has_chunks,
+                backlog=len(batch) > BACKLOG_BATCH or self._prefetch.has_chunks,
                 logged_ms=batch[0][0].timestamp_ms if batch else None,
             )
         self._isolation.end(ends)
