@@ -13,7 +13,6 @@ from frameledger_services.projector import notifier
 from frameledger_services.projector.notifier import Notifier
 from frameledger_services.store import progress_channel
 
-
 INTERVALS = {False: notifier.INTERVAL_SECONDS, True: notifier.BACKLOG_INTERVAL_SECONDS}
 """By whether there is a backlog."""
 

@@ -17,7 +17,6 @@ from frameledger.evolve import (
     erasure,
     groups,
     history,
-    inputs,
     interruption,
     limits,
     responses,
@@ -155,26 +154,18 @@ def _of_context(draft: Draft, frame: ContextFrames) -> Reason | None:
     if reason is not None:
         return reason
     match frame.type:
-        case "LLMRunFrame":
-            reason = inputs.accept(draft, frame.second_input)
-        case "LLMMessagesAppendFrame" | "LLMMessagesUpdateFrame" | "LLMContextFrame" if frame.run_llm:
-            reason = inputs.accept(draft, frame.second_input)
-    if reason is not None:
-        return reason
-    match frame.type:
         case "LLMMessagesAppendFrame":
-            history.appended(draft, frame)
+            return history.appended(draft, frame)
         case "LLMMessagesUpdateFrame":
-            history.updated(draft, frame)
+            return history.updated(draft, frame)
         case "LLMMessageRewriteFrame":
             return history.rewritten(draft, frame)
         case "LLMMirrorFrame":
             history.mirrored(draft, frame)
         case "LLMContextFrame":
-            history.opened(draft, frame)
+            return history.opened(draft, frame)
         case "LLMRunFrame":
-            history.reopen(draft)
-            runs.request(draft)
+            return history.run_requested(draft, frame)
         case "LLMSetToolsFrame":
             history.tools_set(draft, frame)
         case "LLMSetToolChoiceFrame":

@@ -31,7 +31,7 @@ Need = tuple[int, int]
 def is_limited(draft: Draft) -> bool:
     """Whether limits on the size apply: not in a recording or a mirror, whose messages another program writes."""
     limits = draft.terms.limits
-    if draft.terms.recording or draft.terms.mirror is not None:
+    if not limits or draft.terms.recording or draft.terms.mirror is not None:
         return False
     return "context_messages" in limits or "context_bytes" in limits
 

@@ -20,6 +20,7 @@ from frameledger.frames import (
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
     LLMMirrorFrame,
+    LLMRunFrame,
     LLMSetLimitsFrame,
     LLMSetToolsFrame,
     LLMUpdateSettingsFrame,
@@ -45,7 +46,7 @@ def has_changed(draft: Draft, expected: int | None) -> bool:
 def refusal(draft: Draft, frame: ContextFrames) -> Reason | None:
     """Why a client's frame about the context is ignored, or None: another mirror keeps the history now (RA5.mirror), or
     the context changed (RA5.expected)."""
-    if frame.type != "LLMMirrorFrame" and is_for_another_mirror(draft, frame):
+    if is_for_another_mirror(draft, frame) and frame.type != "LLMMirrorFrame":
         return "mirror_superseded"
     return "context_changed" if has_changed(draft, frame.expected_version) else None
 
@@ -53,26 +54,48 @@ def refusal(draft: Draft, frame: ContextFrames) -> Reason | None:
 def is_for_another_mirror(draft: Draft, frame: OfContext | OfMirror) -> bool:
     """Whether a frame names a mirror that does not keep the history now, because its process was replaced
     (RA5.mirror)."""
-    return frame.mirror is not None and frame.mirror != draft.terms.mirror
+    mirror = frame.mirror
+    return mirror is not None and mirror != draft.terms.mirror
 
 
-def appended(draft: Draft, frame: LLMMessagesAppendFrame) -> None:
+def appended(draft: Draft, frame: LLMMessagesAppendFrame) -> Reason | None:
     """Append messages unchanged: nothing is repaired or removed as a duplicate (RA5.messages)."""
+    if not frame.run_llm:
+        reopen(draft)
+        _write(draft, frame.messages)
+        return None
+    second_input = frame.second_input
+    reason = inputs.accept(draft, second_input)
+    if reason is not None:
+        return reason
     reopen(draft)
-    if frame.run_llm and inputs.holds(draft, frame.second_input):
+    if inputs.holds(draft, second_input):
         inputs.hold(draft, frame.messages)
-        return
-    _write(draft, frame.messages)
-    if frame.run_llm:
+    else:
+        _write(draft, frame.messages)
         runs.request(draft)
+    return None
 
 
-def updated(draft: Draft, frame: LLMMessagesUpdateFrame) -> None:
+def updated(draft: Draft, frame: LLMMessagesUpdateFrame) -> Reason | None:
     """Replace the whole history; calls and an open response continue (RA5.messages)."""
+    reason = inputs.accept(draft, frame.second_input) if frame.run_llm else None
+    if reason is not None:
+        return reason
     reopen(draft)
     _replace_history(draft, frame.messages)
     if frame.run_llm:
         runs.request(draft)
+    return None
+
+
+def run_requested(draft: Draft, frame: LLMRunFrame) -> Reason | None:
+    """Request a run at once (R4.1)."""
+    reason = inputs.accept(draft, frame.second_input)
+    if reason is None:
+        reopen(draft)
+        runs.request(draft)
+    return reason
 
 
 def rewritten(draft: Draft, frame: LLMMessageRewriteFrame) -> Reason | None:
@@ -106,8 +129,11 @@ def mirrored(draft: Draft, frame: LLMMirrorFrame) -> None:
         erasure.note_mirror(draft, frame.mirror)
 
 
-def opened(draft: Draft, frame: LLMContextFrame) -> None:
+def opened(draft: Draft, frame: LLMContextFrame) -> Reason | None:
     """Replace the whole context; with `react` false it is a recording from here on (RA5.recording)."""
+    reason = inputs.accept(draft, frame.second_input) if frame.run_llm else None
+    if reason is not None:
+        return reason
     context = frame.context
     was_answered_here = not draft.terms.is_answered_elsewhere
     reopen(draft)
@@ -120,6 +146,7 @@ def opened(draft: Draft, frame: LLMContextFrame) -> None:
         runs.drop_pending(draft)
     if frame.run_llm:
         runs.request(draft)
+    return None
 
 
 def tools_set(draft: Draft, frame: LLMSetToolsFrame) -> None:

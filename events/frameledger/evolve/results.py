@@ -26,10 +26,11 @@ def result(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
     if isinstance(found, str):
         return found
     call, running = found
-    if frame.properties is not None and not frame.properties.is_final:
+    properties, value = frame.properties, frame.result
+    if properties is not None and not properties.is_final:
         return _intermediate(draft, call, running, frame)
     has_room = not capacity.is_limited(draft) or capacity.fits(draft, capacity.of_result(frame))
-    open_calls.settle(draft, call, _end(frame), frame.result)
+    open_calls.settle(draft, call, _end(frame), value)
     if not has_room:
         groups.wait_no_longer(draft, (call.group,))
         return "context_full"
@@ -38,17 +39,20 @@ def result(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
             if _run_llm(frame) is not False:
                 groups.lost_a_place(draft, call)
             return "place_replaced"
-        _write(draft, running, call_messages.result(call.tool_call_id, frame.result))
+        _write(draft, running, call_messages.result(call.tool_call_id, value))
     else:
-        draft.append_text(call_messages.later_result(call.tool_call_id, frame.result))
+        draft.append_text(call_messages.later_result(call.tool_call_id, value))
     if running.interrupted and frame.call_attempt is not None:
         groups.request_only_for_waiting(draft, call)
     else:
-        has_result = frame.result is not None
         groups.answered(
-            draft, call, run_llm=_run_llm(frame), has_result=has_result, synchronous=running.synchronous
+            draft,
+            call,
+            run_llm=_run_llm(frame),
+            has_result=value is not None,
+            synchronous=running.synchronous,
         )
-    if frame.result is not None:
+    if value is not None:
         groups.had_result(draft, call)
     return None
 
@@ -146,7 +150,8 @@ def _intermediate(
 
 
 def _end(frame: FunctionCallResultFrame) -> CallEnd:
-    return frame.settled_as if frame.settled_as in ("failed", "ambiguous") else "done"
+    settled_as = frame.settled_as
+    return settled_as if settled_as in ("failed", "ambiguous") else "done"
 
 
 def _run_llm(frame: FunctionCallResultFrame) -> bool | None:
