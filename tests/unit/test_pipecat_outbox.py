@@ -1,6 +1,7 @@
 """The thread that publishes: what shares a frame, and the end of a recording whose broker does not answer."""
 
 import asyncio
+import errno
 import threading
 from uuid import UUID
 
@@ -48,6 +49,25 @@ def test_two_who_wait_for_the_end_stop_the_thread_once_and_its_client_is_closed(
 
     asyncio.run(both())
     assert client.is_closed
+
+
+@pytest.mark.regression("fault 274")
+def test_without_file_descriptors_the_start_of_a_recording_fails_and_the_bot_goes_on(monkeypatch):
+    """Other conversations of the process share its event loop, in which the recording starts."""
+
+    def none_left():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    outbox = Outbox("call-7", UUID(int=7), CapturedItems(), Silent)
+
+    async def starts():
+        for module in (asyncio, asyncio.events):
+            monkeypatch.setattr(module, "new_event_loop", none_left)
+        with pytest.raises(OSError, match="Too many open files"):
+            outbox.start()
+        await outbox.finish(IN_PROCESS)
+
+    asyncio.run(starts())
 
 
 class Keeping:

@@ -123,15 +123,20 @@ class Outbox:
         return 0.0 if oldest is None else max(0.0, (time.time_ns() - oldest) / 1e9)
 
     def start(self) -> None:
-        """Start the thread. Does nothing if it has started."""
+        """Start the thread. Does nothing if it has started. Raises OSError if there are no file descriptors."""
         if self._thread is not None:
             return
+        # Not in the thread, for which this waits: it raises if there are no file descriptors.
+        loop = asyncio.new_event_loop()
         self._client = self._connect()
         self._is_released = threading.Event()
         ready = threading.Event()
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._run(ready)), name=f"frameledger {self._context_id}", daemon=True
-        )
+
+        def run() -> None:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(self._run(ready))
+
+        self._thread = threading.Thread(target=run, name=f"frameledger {self._context_id}", daemon=True)
         self._thread.start()
         ready.wait()
         atexit.register(self._at_exit)
