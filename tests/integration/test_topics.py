@@ -10,6 +10,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
 from tests.support.polling import look_again
@@ -290,8 +291,10 @@ def test_a_database_keeps_a_corrected_prefix_if_nothing_was_read_with_the_wrong_
 
 @pytest.fixture
 def run(log_settings, database, command):
-    """Runs `frameledger`, on this test's topics and database."""
-    return partial(command, log_settings.model_copy(update={"database_url": SecretStr(database)}))
+    """Runs `frameledger`, on this test's topics and database. It waits for a busy database, which it would otherwise
+    leave out."""
+    address = make_conninfo(database, connect_timeout=int(ON_SERVERS))
+    return partial(command, log_settings.model_copy(update={"database_url": SecretStr(address)}))
 
 
 def test_the_command_makes_topics_and_says_so(run, log_settings):
