@@ -109,3 +109,10 @@ def test_no_line_is_missed_when_a_log_is_rotated_while_it_is_followed(folder, ho
         growing.write(b"seven\n" + grown)
     assert file.more() == ["five", "six", "seven", *grown.decode().split()]
     assert file.more() == []
+
+
+@pytest.mark.regression("fault 275")
+@pytest.mark.parametrize(("options", "code"), [([], 130), (["--follow"], 0)], ids=["a part", "--follow"])
+def test_ctrl_c_before_everything_is_printed_is_no_success(folder, run, monkeypatch, options, code):
+    monkeypatch.setattr(LogFile, "last", mock.Mock(side_effect=KeyboardInterrupt))
+    assert run(*options).exit_code == code

@@ -4,8 +4,10 @@ import io
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from frameledger.record import Record
+from frameledger_services.cli import application, tail
 from frameledger_services.cli.tail import _print_record, _record_as_json, lines_of
 
 WORDS = "user: Is there a night train to the coast?"
@@ -58,3 +60,14 @@ def test_a_record_with_a_time_that_no_calendar_has_is_shown_with_that_of_the_tab
     printed = io.StringIO()
     _print_record(Console(file=printed, width=80), record)
     assert "ctx-1" in printed.getvalue()
+
+
+@pytest.mark.regression("fault 275")
+@pytest.mark.parametrize(("options", "code"), [([], 130), (["--follow"], 0)], ids=["a part", "--follow"])
+def test_ctrl_c_before_everything_is_printed_is_no_success(monkeypatch, options, code):
+    async def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    monkeypatch.setattr(tail, "_log", interrupted)
+    assert CliRunner().invoke(application(), ["tail", *options]).exit_code == code

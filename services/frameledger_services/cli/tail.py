@@ -63,7 +63,7 @@ def tail(
 
     Example: frameledger tail ctx-1 --follow
     """
-    with backend.exit_on_error(), suppress(KeyboardInterrupt):
+    with backend.exit_on_error(), suppress(*[KeyboardInterrupt] if follow else []):
         settings = Settings.from_env()
         gateway = gateway_option.address(settings, url)
         if context is not None:

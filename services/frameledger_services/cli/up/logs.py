@@ -65,7 +65,7 @@ def logs(
             f"Processes with logs: {', '.join(known) or 'none'}.",
         )
     page = _Page(as_json)
-    with suppress(KeyboardInterrupt):
+    with suppress(*[KeyboardInterrupt] if follow else []):
         for name, file in files.items():
             for line in file.last(lines):
                 page.show(name, line)
