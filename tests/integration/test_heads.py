@@ -21,6 +21,7 @@ from frameledger import heads_file, proofs
 from frameledger.frames import LLMContextEraseFrame, encode_frame
 from frameledger.proofs import ProofError
 from frameledger_services.audit import against, heads
+from frameledger_services.cli.audit import verify_files
 from frameledger_services.settings import Settings
 from frameledger_services.store import frame_pages, leaves
 from frameledger_services.store.contexts import NoSuchContextError
@@ -463,6 +464,26 @@ def test_the_command_compares_the_database_with_an_older_root(database, command,
         ("erased", "c"),
     }
     assert command(database, "verify", "--against", path, "--root", "0" * 64).exit_code == 1
+
+
+@pytest.mark.regression("fault 276")
+def test_the_file_that_is_compared_is_the_one_that_was_verified_whatever_takes_its_name_meanwhile(
+    database, command, tmp_path, monkeypatch
+):
+    """As `heads --full` does, at the times of another job."""
+    project(database, talk("a").records)
+    path, newer = tmp_path / "heads.jsonl", tmp_path / "newer.jsonl"
+    root = write_heads(command, database, path)
+    rewrite(database, "a", 1, '{"type":"LLMRunFrame","said":"another"}')
+    write_heads(command, database, newer)
+
+    def snapshot(*arguments):
+        newer.replace(path)
+        return heads.snapshot(*arguments)
+
+    monkeypatch.setattr(verify_files, "snapshot", snapshot)
+    compared = command(database, "verify", "--against", path, "--root", root)
+    assert "rewritten: its link is" in compared.stdout
 
 
 def test_a_conversation_that_went_on_is_proved_against_an_older_root(database, command, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from frameledger import heads_file, proofs
 from frameledger.heads_file import HeadsFileError, HeadsHeader
@@ -57,10 +57,11 @@ def verify_file(path: Path, root: bytes | None) -> ProofFile | HeadsFile:
 
     Reads it as a stream. Raises `ProofError`, `HeadsFileError` and OSError.
     """
-    if kind_of(path) == "heads":
-        return HeadsFile(verify_heads(path, root))
-    with path.open("rb") as lines:
-        return ProofFile(proofs.verify(lines, root))
+    kind = kind_of(path)
+    with path.open("rb") as file:
+        return (
+            HeadsFile(verify_heads(file, root)) if kind == "heads" else ProofFile(proofs.verify(file, root))
+        )
 
 
 def kind_of(path: Path) -> Literal["proof", "heads", "export"] | None:
@@ -82,13 +83,12 @@ def kind_of(path: Path) -> Literal["proof", "heads", "export"] | None:
     return "proof" if header.keys() & ProofHeader.model_fields.keys() else None
 
 
-def verify_heads(path: Path, root: bytes | None) -> HeadsHeader:
+def verify_heads(file: BinaryIO, root: bytes | None) -> HeadsHeader:
     """Returns the header of a file of heads. Raises `HeadsFileError` if its lines do not produce its root, or if that
     differs from `root`; and OSError."""
-    with path.open("rb") as lines:
-        header, leaves = heads_file.read(lines)
-        if root is not None and header.root != root.hex():
-            raise HeadsFileError(f"The file has another root: {header.root}, not {root.hex()}.")
-        for _ in leaves:
-            pass
+    header, leaves = heads_file.read(file)
+    if root is not None and header.root != root.hex():
+        raise HeadsFileError(f"The file has another root: {header.root}, not {root.hex()}.")
+    for _ in leaves:
+        pass
     return header

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import typer
 
@@ -55,9 +55,11 @@ def verify_file(path: Path, root: bytes | None, *, as_json: bool) -> None:
 
 def verify_against(path: Path, root: bytes | None, *, as_json: bool) -> None:
     """Compare the database with a file of heads. Ends the command with exit code 1 if a recorded head is missing."""
-    with backend.exit_on_error(), readable(path):
-        header = proof_files.verify_heads(path, root)
-        comparison = asyncio.run(_compare(Settings.from_env(), path))
+    # Opened once: another file, such as that of the next root, may take its name meanwhile.
+    with backend.exit_on_error(), readable(path), path.open("rb") as file:
+        header = proof_files.verify_heads(file, root)
+        file.seek(0)
+        comparison = asyncio.run(_compare(Settings.from_env(), file))
     if as_json:
         listed = [asdict(one) for one in comparison.listed]
         typer.echo(
@@ -93,11 +95,11 @@ class _Comparison:
             self.listed.append(head)
 
 
-async def _compare(settings: Settings, path: Path) -> _Comparison:
+async def _compare(settings: Settings, file: BinaryIO) -> _Comparison:
     comparison = _Comparison()
     async with snapshot(settings, "frameledger verify") as connection:
-        with path.open("rb") as lines, counting("Comparing heads: {count:,} ...") as count:
-            _, written = heads_file.read(lines)
+        with counting("Comparing heads: {count:,} ...") as count:
+            _, written = heads_file.read(file)
             async with aclosing(compare(connection, written)) as compared:
                 async for head in compared:
                     count()
