@@ -3,22 +3,28 @@
 import ast
 import asyncio
 import re
+import socket
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from unittest import mock
 
 import psycopg
 import pytest
 from pydantic import SecretStr
+from typer.testing import CliRunner
 
+from frameledger_services.cli import application
 from frameledger_services.cli.doctor import checks, partitions, processes, servers, topics
+from frameledger_services.cli.top import command as top
 from frameledger_services.cli.top import stages
 from frameledger_services.embedded import directory, record
 from frameledger_services.event_log.topics import PartitionState, TopicDescription
 from frameledger_services.settings import Settings
 from frameledger_services.store.partition_progress import PartitionProgress
 from frameledger_services.store.server import Server
+from frameledger_services.telemetry.health import AWAY
 
 QUIET = Server(
     is_read_only=False,
@@ -212,3 +218,29 @@ def test_services_of_this_machine_are_asked_without_the_proxy_of_the_environment
             assert stages._fetched(address) == '{"checks": {"log": "ok"}}'
         finally:
             server.shutdown()
+
+
+@pytest.mark.regression("fault 277")
+def test_an_address_of_another_protocol_is_one_that_does_not_answer():
+    """As that of an SSH server, which `top --metrics` was given by mistake."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet():
+            for _ in range(2):
+                other, _ = server.accept()
+                with other:
+                    other.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+                    other.recv(1024)
+
+        Thread(target=greet, daemon=True).start()
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        assert processes._ask(address) == {"process": AWAY}
+        assert stages._fetched(address) is None
+
+
+@pytest.mark.regression("fault 275")
+@pytest.mark.parametrize(("options", "code"), [(["--once"], 130), ([], 0)], ids=["--once", "until Ctrl-C"])
+def test_ctrl_c_before_top_has_shown_what_it_shows_once_is_no_success(monkeypatch, options, code):
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", "postgresql://127.0.0.1:1/none")
+    monkeypatch.setattr(top._Watch, "show", mock.Mock(side_effect=KeyboardInterrupt))
+    assert CliRunner().invoke(application(), ["top", *options]).exit_code == code

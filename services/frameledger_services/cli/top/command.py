@@ -54,7 +54,7 @@ def top(
 
     Example: frameledger top --once --json
     """
-    with backend.exit_on_error(), suppress(KeyboardInterrupt):
+    with backend.exit_on_error(), suppress(*[] if once else [KeyboardInterrupt]):
         settings = Settings.from_env()
         addresses = _of_projectors(settings) if metrics is None else metrics
         asyncio.run(_Watch(settings, addresses, every).show(once=once, as_json=as_json))
