@@ -244,3 +244,10 @@ def test_ctrl_c_before_top_has_shown_what_it_shows_once_is_no_success(monkeypatc
     monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", "postgresql://127.0.0.1:1/none")
     monkeypatch.setattr(top._Watch, "show", mock.Mock(side_effect=KeyboardInterrupt))
     assert CliRunner().invoke(application(), ["top", *options]).exit_code == code
+
+
+@pytest.mark.regression("fault 278")
+@pytest.mark.parametrize("page", ["<!doctype html><title>Frameledger</title>", '{"error": "Not found."}'])
+def test_a_page_that_has_no_metrics_is_not_of_a_projector(page):
+    """As that of the gateway, which `top --metrics` was given by mistake."""
+    assert stages.parsed([page]) is None

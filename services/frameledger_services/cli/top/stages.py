@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -62,10 +63,12 @@ def parsed(texts: Iterable[str]) -> Stages | None:
     """Returns the sums of these metrics texts, or None if none is a projector's."""
     sums: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for text in texts:
-        for family in text_string_to_metric_families(text):
-            for name, labels, value, *_ in family.samples:
-                stage = labels.get("stage", "")
-                sums[name][stage] = sums[name].get(stage, 0.0) + value
+        # A page of another kind is not of a projector.
+        with suppress(ValueError, IndexError):
+            for family in text_string_to_metric_families(text):
+                for name, labels, value, *_ in family.samples:
+                    stage = labels.get("stage", "")
+                    sums[name][stage] = sums[name].get(stage, 0.0) + value
     batches = sums[f"{PROJECTOR_BATCH_DURATION.name}_count"]
     if not batches:
         return None
