@@ -253,6 +253,29 @@ def test_what_is_there_already_is_passed_over_also_when_it_went_on_since(databas
     assert heads(other)["a"][0] == 3
 
 
+@pytest.mark.regression("fault 279")
+def test_the_file_that_is_imported_is_the_one_that_was_checked_whatever_takes_its_name_meanwhile(
+    database, other, monkeypatch, tmp_path
+):
+    """As the next backup of a job does."""
+    path, newer = tmp_path / "all.jsonl", tmp_path / "newer.jsonl"
+    content = small(database)
+    path.write_bytes(content)
+    newer.write_bytes(b"".join(content.splitlines(keepends=True)[:3]))
+    check_free = importing.check_free
+
+    async def checked(*arguments):
+        to_do = await check_free(*arguments)
+        newer.replace(path)
+        return to_do
+
+    monkeypatch.setattr(importing, "check_free", checked)
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", other)
+    told = CliRunner().invoke(application(), ["import", str(path)])
+    assert told.exit_code == 0, told.output
+    assert heads(other).keys() == {"a", "b"}
+
+
 @pytest.fixture(scope="module")
 def six(database_server, migrated_template):
     """The heads of six conversations, and the file of their export."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -61,8 +61,9 @@ def import_(
             "Give a file written by `frameledger export CONTEXT -o FILE`.",
         )
     checked: list[Checked] = []
-    with backend.exit_on_error(), readable(file), named_if_damaged(file):
-        imported = asyncio.run(_import(Settings.from_env(), file, checked))
+    # Opened once: another export may take its name between the check and the import.
+    with backend.exit_on_error(), readable(file), named_if_damaged(file), file.open("rb") as opened:
+        imported = asyncio.run(_import(Settings.from_env(), opened, checked))
     left_out = [one for one in checked if one.header.context_id in set(imported.left_out)]
     refolded = [one for one in checked if one.refolded and one not in left_out]
     if as_json:
@@ -103,7 +104,7 @@ def _name(left_out: Sequence[Checked]) -> None:
         typer.echo(f"... and {len(left_out) - _FEW:,} more; --json prints all.", err=True)
 
 
-async def _import(settings: Settings, path: Path, noted: list[Checked]) -> Imported:
+async def _import(settings: Settings, file: BinaryIO, noted: list[Checked]) -> Imported:
     """Check and import the file. Appends to `noted` the conversations that this release folds differently, or not."""
     with backend.change():
         async with await database.connect(
@@ -111,17 +112,18 @@ async def _import(settings: Settings, path: Path, noted: list[Checked]) -> Impor
         ) as connection:
             await schema.check(connection)
             binary_copy.prepare(connection)
-            to_do = await _check(connection, path, noted)
-            with path.open("rb") as file, progress.shown("importing", to_do.frames) as advance:
+            to_do = await _check(connection, file, noted)
+            file.seek(0)
+            with progress.shown("importing", to_do.frames) as advance:
                 return await importing.write(connection, lines_of(file), advance, left_out=to_do.left_out)
 
 
-async def _check(connection: Connection, path: Path, noted: list[Checked]) -> Imported:
+async def _check(connection: Connection, file: BinaryIO, noted: list[Checked]) -> Imported:
     async def noting(conversations: AsyncIterator[Checked]) -> AsyncIterator[Checked]:
         async for conversation in conversations:
             if conversation.refolded or conversation.unfoldable is not None:
                 noted.append(conversation)
             yield conversation
 
-    with path.open("rb") as file, progress.shown("checking") as advance:
+    with progress.shown("checking") as advance:
         return await importing.check_free(connection, noting(importing.check(lines_of(file), advance)))
