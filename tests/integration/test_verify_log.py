@@ -326,6 +326,18 @@ def test_the_newest_frames_are_restored_although_another_frame_is_stored_meanwhi
     assert found(road) == {}
 
 
+@pytest.mark.regression("fault 332")
+def test_frames_that_another_process_restores_meanwhile_are_there_once(road):
+    publish_and_project(road, [Raw(b"c", say(text)) for text in "abcd"])
+    changed(road.address, "DELETE FROM frames WHERE version IN (2, 4)")
+
+    async def another(_):
+        await asyncio.to_thread(restored, road, "c")
+
+    assert restored(road, "c", another) == 0
+    assert found(road) == {}
+
+
 @pytest.mark.regression("fault 36")
 def test_a_dead_letter_that_can_be_decoded_is_no_frame_of_a_gap(road):
     """The database refused the record, or it killed projectors: it can be decoded, but has no version."""

@@ -101,6 +101,8 @@ class Restoring:
             held = await statements.hold(connection, context_id)
             if held is None or await gap.life.is_over():
                 return 0  # erased meanwhile; in the second case another life has begun
+            if await missing_frames.neighbor(connection, context_id, gap.versions.before + 1) is not None:
+                return 0  # another process has restored them
             # Behind the newest frames another one may have been stored since.
             behind = await missing_frames.neighbor(connection, context_id, gap.versions.behind)
             if not gap.is_closed_by(rows, behind, held.chain):
