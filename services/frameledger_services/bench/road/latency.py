@@ -132,10 +132,13 @@ async def _published(
         await client.publish(context_id, frame, wait=wait)
         return 1e3 * (time.time() - start)
 
-    async with running(settings, *WATCHED) as process, Client(settings) as client:
-        # When this is stored, the projector is running.
-        await client.publish("first", LLMRunFrame(), wait=True, within=WITHIN)
-        known = await at_pace(publish, frames, rate)
+    async with running(settings, *WATCHED) as process:
+        async with Client(settings) as first:
+            # When this is stored, the projector is running. A client that has waited receives all notifications from
+            # then on, which a publisher that never waits does not.
+            await first.publish("first", LLMRunFrame(), wait=True, within=WITHIN)
+        async with Client(settings) as client:
+            known = await at_pace(publish, frames, rate)
         await until_projected(settings, len(frames) + 1, process, within=WITHIN)
         written = await _written(settings)
         process.terminate()
