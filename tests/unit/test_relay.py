@@ -1,9 +1,13 @@
 """The relay: what the outbox holds goes to Kafka, and cancellations wait for nothing else."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
+import psycopg
 import pytest
 from tests.bounds import IN_PROCESS
+from tests.support.relay_database import Database
+from tests.support.turns import turns
 
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.projector import destination
@@ -40,6 +44,68 @@ async def nothing(_):
     pass
 
 
+@asynccontextmanager
+async def running(relay):
+    task = asyncio.create_task(relay.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def test_rows_are_on_disk_before_they_are_sent_and_one_flush_serves_all_topics_that_wait():
+    async def life():
+        database, sent = Database(waits=True), list[tuple[int, int]]()
+
+        async def send(rows):
+            sent.extend((one.offset, database.ended) for one in rows)
+            return []
+
+        async with running(relay := Relay(database, send, nothing)):
+            relay.enqueue([row(1, "runs")])
+            await turns()
+            assert (database.began, sent) == (1, [])
+            # These were committed after the flush began.
+            relay.enqueue([row(2, "calls")])
+            relay.enqueue([row(3, "cancellations")])
+            await turns()
+            database.go_on()
+            await turns()
+            assert (database.began, sent) == (2, [(1, 1)])
+            database.go_on()
+            await turns()
+            assert sorted(sent[1:]) == [(2, 2), (3, 2)]
+            assert database.began == 2
+
+    asyncio.run(life())
+
+
+def test_nothing_is_sent_if_the_database_does_not_bring_it_to_disk():
+    class Away(Database):
+        async def execute(self, statement):
+            await super().execute(statement)
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    async def life():
+        database, sent = Away(waits=True), []
+
+        async def send(rows):
+            sent.extend(rows)
+            return []
+
+        relay = Relay(database, send, nothing)
+        task = asyncio.create_task(relay.run())
+        relay.enqueue([row(1, "runs"), row(2, "cancellations")])
+        await turns()
+        database.go_on()
+        with pytest.raises(ExceptionGroup):
+            await asyncio.wait_for(task, IN_PROCESS)
+        assert sent == []
+
+    asyncio.run(life())
+
+
 @pytest.mark.regression("trial m6")
 def test_a_cancellation_is_sent_while_the_broker_has_not_acknowledged_what_was_sent_before(monkeypatch):
     removed: list[int] = []
@@ -51,7 +117,7 @@ def test_a_cancellation_is_sent_while_the_broker_has_not_acknowledged_what_was_s
 
     async def life():
         broker = Broker()
-        relay = Relay(None, broker.send, nothing)
+        relay = Relay(Database(), broker.send, nothing)
         running = [asyncio.create_task(relay.run())]
         relay.enqueue([row(1, "runs")])
         await broker.until(1)
@@ -125,7 +191,7 @@ def test_rows_of_a_former_owner_are_read_page_by_page_and_sent_before_those_that
         return []
 
     async def life():
-        relay = Relay(None, send, nothing)
+        relay = Relay(Database(), send, nothing)
         running = asyncio.create_task(relay.run())
         relay.enqueue_pages(pages_of(left))
         table.rows.append(row(100, "runs"))
@@ -146,7 +212,7 @@ def test_what_is_committed_faster_than_the_broker_acknowledges_it_is_read_again_
 
     async def life():
         broker = Broker()
-        relay = Relay(None, broker.send, nothing)
+        relay = Relay(Database(), broker.send, nothing)
         running = asyncio.create_task(relay.run())
         relay.enqueue(rows[:1])
         await broker.until(0)
@@ -168,7 +234,7 @@ def test_a_page_whose_rows_were_published_by_another_owner_is_passed_over(monkey
 
     async def life():
         broker = Broker()
-        relay = Relay(None, broker.send, nothing)
+        relay = Relay(Database(), broker.send, nothing)
         running = asyncio.create_task(relay.run())
         relay.enqueue_pages(pages_of([row(1, "runs")]))
         await relay.until_drained()

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 from tests.bounds import IN_PROCESS
+from tests.support.relay_database import Database
 from tests.support.turns import turns
 
 from frameledger.partition import partition_for
@@ -184,7 +185,7 @@ def cluster(monkeypatch):
 
 @asynccontextmanager
 async def relaying(cluster):
-    relay = Relay(None, RowSender(cluster), nothing)
+    relay = Relay(Database(), RowSender(cluster), nothing)
     running = asyncio.create_task(relay.run())
     async with asyncio.timeout(IN_PROCESS):
         yield relay

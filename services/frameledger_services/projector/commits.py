@@ -8,10 +8,10 @@ owner's first statement shows which.
 
 If the database crashes, it may lose its latest commits, newest first and each completely: the log is read again from
 the remaining `next_offset` and yields the same rows. So a batch may be visible before it is on disk, as long as nothing
-acts on it that would not follow from the log again. A batch that writes to the outbox, or the worker of a call, is on
-disk when its commit returns, and so is every large batch. Any other is on disk when its notification is sent, directly
-afterwards (`notifier`). If a power failure also takes the latest records from Kafka, the conversation ends before them
-in both.
+acts on it that would not follow from the log again. A batch in which a call starts is on disk when its commit returns,
+because whoever runs the call begins when that is visible; so is every large batch. Any other is on disk before its
+effects are published (`relay`), and when its notification is sent, directly afterwards (`notifier`). If a power failure
+also takes the latest records from Kafka, the conversation ends before them in both.
 """
 
 from __future__ import annotations

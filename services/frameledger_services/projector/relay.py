@@ -1,5 +1,8 @@
 """The outbox relay: publishes rows of the outbox, right after the commit that wrote them, and deletes them.
 
+The commit of a row does not wait for the disk, so the relay does before it publishes the row: an effect that may happen
+only once has to rest on what a crash of the database does not undo. The batches after it need not wait.
+
 If the process dies before a row is published, or between that and the deletion, the row is still in the outbox, and the
 partition's next owner publishes it, perhaps a second time. That does no harm: the id of an effect is derived from its
 cause, so it is claimed once; a forwarded copy has the id of its original, so it is folded once. So rows need not be
@@ -24,7 +27,7 @@ from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.destination import Destination, Send
 from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.projector.stalled import PartlySentError
-from frameledger_services.store import dead_letters, outbox
+from frameledger_services.store import dead_letters, durability, outbox
 from frameledger_services.store.outbox import OutboxPage, OutboxPlace, OutboxRow
 
 DELETE_AFTER_SECONDS = 0.05
@@ -58,6 +61,10 @@ class Relay:
         self._being_deleted: list[OutboxPlace] = []
         self._sent_since = 0.0
         self._hurry = False
+        self._flushes = self._flushed = 0
+        """The numbers of the flush that began last and of the one that ended last, from 1."""
+
+        self._flushing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -127,6 +134,7 @@ class Relay:
         """Publish rows of one topic. Acknowledged rows are deleted a little later, even if this raises
         `PartlySentError`; if we die before that, the next owner publishes them again."""
         try:
+            await self._until_on_disk()
             await self._failpoint("before send")
             try:
                 too_large = await self._send(rows)
@@ -138,6 +146,16 @@ class Relay:
             await self._settle(rows, too_large)
         finally:
             self._wake.set()
+
+    async def _until_on_disk(self) -> None:
+        """Return when all rows that were enqueued before this call are on disk. One flush serves all topics that wait
+        when it begins."""
+        begun = self._flushes
+        async with self._flushing:
+            if self._flushed <= begun:
+                number = self._flushes = self._flushes + 1
+                await durability.flush(self._connection)
+                self._flushed = number
 
     async def _settle(self, rows: Sequence[OutboxRow], too_large: Sequence[OutboxRow]) -> None:
         """Schedule these rows, which are acknowledged or too large, for deletion."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -53,9 +54,6 @@ _REJECTED = (
 )
 
 _values_of_head = attrgetter(*heads.ATTRIBUTES.values())
-
-_ACTED_UPON = frozenset({tables.outbox, tables.tool_calls})
-"""A row of these tables may start work that must not start twice."""
 
 _values_of_message = attrgetter(*_MESSAGES)
 
@@ -130,12 +128,12 @@ async def write_single_statement(
 ) -> set[int]:
     """Write a batch and advance its partitions, in one statement that commits: the fastest way for few rows.
 
-    Returns the partitions that are still ours; if one is missing, nothing was written. If anything acts on the batch,
-    it is on disk on return; see `commits`.
+    Returns the partitions that are still ours; if one is missing, nothing was written. If a call starts, the batch is
+    on disk on return; see `commits`.
     """
     # The statement itself changes the heads first, since its answer depends on them.
     writes = [*_writes(rows, rows.messages()), *_head_writes(changed)]
-    on_disk = any(one.rows and one.table in _ACTED_UPON for one in writes)
+    on_disk = any("worker" in row for row in chain(rows.new_calls.values(), rows.call_patches.values()))
     return await single_statement.store(cursor, topic, progress, rows.ended, writes, on_disk=on_disk)
 
 

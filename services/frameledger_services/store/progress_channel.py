@@ -8,6 +8,7 @@ from zlib import crc32
 
 from frameledger_services import database
 from frameledger_services.database_types import Connection
+from frameledger_services.store import durability
 
 CHANNEL = "frameledger_projected"
 
@@ -60,10 +61,7 @@ async def notify_progress(
         payload = ""
     elif context_ids is not None and len(context_ids) <= MAX_CONVERSATIONS:
         payload = " ".join([payload, _CONVERSATIONS, *sorted(map(hash_of, context_ids))])
-    # PostgreSQL does not flush the WAL for a transaction that only notifies: hence the WAL message, which is not read.
-    await connection.execute(
-        "SELECT pg_logical_emit_message(true, 'frameledger', ''), pg_notify(%s, %s)", (CHANNEL, payload)
-    )
+    await connection.execute(f"SELECT {durability.WAL_MESSAGE}, pg_notify(%s, %s)", (CHANNEL, payload))
 
 
 MAX_CONVERSATIONS = 200

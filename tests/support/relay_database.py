@@ -1,0 +1,26 @@
+"""The database of a relay that only brings rows to disk."""
+
+import asyncio
+
+from frameledger_services.store import durability
+
+
+class Database:
+    """A connection that brings to disk what is committed, when the test says so if it is to wait."""
+
+    def __init__(self, *, waits=False):
+        self.began = self.ended = 0
+        self._may_go_on = asyncio.Event()
+        if not waits:
+            self._may_go_on.set()
+
+    async def execute(self, statement):
+        assert statement == f"SELECT {durability.WAL_MESSAGE}"
+        self.began += 1
+        await self._may_go_on.wait()
+        self.ended += 1
+
+    def go_on(self):
+        """Let the statement that waits now return."""
+        self._may_go_on.set()
+        self._may_go_on = asyncio.Event()
