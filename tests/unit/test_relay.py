@@ -118,22 +118,19 @@ def test_a_cancellation_is_sent_while_the_broker_has_not_acknowledged_what_was_s
     async def life():
         broker = Broker()
         relay = Relay(Database(), broker.send, nothing)
-        running = [asyncio.create_task(relay.run())]
-        relay.enqueue([row(1, "runs")])
-        await broker.until(1)
-        relay.enqueue([row(2, "cancellations"), row(3, "runs")])
-        await broker.until(2)
-        assert broker.sent == [1, 2]
-        broker.acknowledges["runs"].set()
-        await broker.until(3)
-        drained = asyncio.create_task(relay.until_drained())
-        relay.enqueue([row(4, "cancellations")])
-        broker.acknowledges["cancellations"].set()
-        await drained
-        assert sorted(removed) == [1, 2, 3, 4]
-        for one in running:
-            one.cancel()
-        await asyncio.wait(running)
+        async with running(relay):
+            relay.enqueue([row(1, "runs")])
+            await broker.until(1)
+            relay.enqueue([row(2, "cancellations"), row(3, "runs")])
+            await broker.until(2)
+            assert broker.sent == [1, 2]
+            broker.acknowledges["runs"].set()
+            await broker.until(3)
+            drained = asyncio.create_task(relay.until_drained())
+            relay.enqueue([row(4, "cancellations")])
+            broker.acknowledges["cancellations"].set()
+            await drained
+            assert sorted(removed) == [1, 2, 3, 4]
 
     in_time(life())
 
@@ -192,13 +189,11 @@ def test_rows_of_a_former_owner_are_read_page_by_page_and_sent_before_those_that
 
     async def life():
         relay = Relay(Database(), send, nothing)
-        running = asyncio.create_task(relay.run())
-        relay.enqueue_pages(pages_of(left))
-        table.rows.append(row(100, "runs"))
-        relay.enqueue(table.rows[-1:])
-        await table.is_empty.wait()
-        running.cancel()
-        await asyncio.wait([running])
+        async with running(relay):
+            relay.enqueue_pages(pages_of(left))
+            table.rows.append(row(100, "runs"))
+            relay.enqueue(table.rows[-1:])
+            await table.is_empty.wait()
 
     in_time(life())
     assert sent == list(range(101))
@@ -213,17 +208,15 @@ def test_what_is_committed_faster_than_the_broker_acknowledges_it_is_read_again_
     async def life():
         broker = Broker()
         relay = Relay(Database(), broker.send, nothing)
-        running = asyncio.create_task(relay.run())
-        relay.enqueue(rows[:1])
-        await broker.until(0)
-        relay.enqueue(rows[1:])
-        kept = relay._destinations["runs"]._waiting
-        assert sum(one.size for one in kept) <= 7 * SIZE
-        broker.acknowledges["runs"].set()
-        await relay.until_drained()
-        assert broker.sent == list(range(50))
-        running.cancel()
-        await asyncio.wait([running])
+        async with running(relay):
+            relay.enqueue(rows[:1])
+            await broker.until(0)
+            relay.enqueue(rows[1:])
+            kept = relay._destinations["runs"]._waiting
+            assert sum(one.size for one in kept) <= 7 * SIZE
+            broker.acknowledges["runs"].set()
+            await relay.until_drained()
+            assert broker.sent == list(range(50))
 
     in_time(life())
     assert table.rows == []
@@ -235,12 +228,10 @@ def test_a_page_whose_rows_were_published_by_another_owner_is_passed_over(monkey
     async def life():
         broker = Broker()
         relay = Relay(Database(), broker.send, nothing)
-        running = asyncio.create_task(relay.run())
-        relay.enqueue_pages(pages_of([row(1, "runs")]))
-        await relay.until_drained()
-        assert broker.sent == []
-        running.cancel()
-        await asyncio.wait([running])
+        async with running(relay):
+            relay.enqueue_pages(pages_of([row(1, "runs")]))
+            await relay.until_drained()
+            assert broker.sent == []
 
     in_time(life())
 
