@@ -7,7 +7,7 @@ import base64
 import json
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -63,7 +63,7 @@ def tail(
 
     Example: frameledger tail ctx-1 --follow
     """
-    with backend.exit_on_error(), suppress(*[KeyboardInterrupt] if follow else []):
+    with backend.exit_on_error(), output.regular_end_on_ctrl_c(until_ctrl_c=follow):
         settings = Settings.from_env()
         gateway = gateway_option.address(settings, url)
         if context is not None:

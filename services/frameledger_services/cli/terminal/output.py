@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NoReturn
@@ -65,6 +66,12 @@ def fail(problem: str, remedy: str, *, code: int = 1) -> NoReturn:
     """Print the problem and the remedy to standard error, and end the command with this exit code."""
     typer.echo(f"{problem}\n{remedy}", err=True)
     raise typer.Exit(code)
+
+
+def regular_end_on_ctrl_c(*, until_ctrl_c: bool) -> AbstractContextManager[None]:
+    """Context manager: with `until_ctrl_c` Ctrl-C ends the block, and the command with exit code 0. Otherwise it breaks
+    the command off."""
+    return suppress(KeyboardInterrupt) if until_ctrl_c else nullcontext()
 
 
 def confirm(question: str, otherwise: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -54,7 +53,7 @@ def top(
 
     Example: frameledger top --once --json
     """
-    with backend.exit_on_error(), suppress(*[] if once else [KeyboardInterrupt]):
+    with backend.exit_on_error(), output.regular_end_on_ctrl_c(until_ctrl_c=not once):
         settings = Settings.from_env()
         addresses = _of_projectors(settings) if metrics is None else metrics
         asyncio.run(_Watch(settings, addresses, every).show(once=once, as_json=as_json))

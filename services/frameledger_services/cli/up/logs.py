@@ -65,7 +65,7 @@ def logs(
             f"Processes with logs: {', '.join(known) or 'none'}.",
         )
     page = _Page(as_json)
-    with suppress(*[KeyboardInterrupt] if follow else []):
+    with output.regular_end_on_ctrl_c(until_ctrl_c=follow):
         for name, file in files.items():
             for line in file.last(lines):
                 page.show(name, line)
