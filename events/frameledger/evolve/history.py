@@ -60,26 +60,22 @@ def is_for_another_mirror(draft: Draft, frame: OfContext | OfMirror) -> bool:
 
 def appended(draft: Draft, frame: LLMMessagesAppendFrame) -> Reason | None:
     """Append messages unchanged: nothing is repaired or removed as a duplicate (RA5.messages)."""
-    if not frame.run_llm:
-        reopen(draft)
-        _write(draft, frame.messages)
-        return None
-    second_input = frame.second_input
-    reason = inputs.accept(draft, second_input)
+    reason = _input_refusal(draft, frame)
     if reason is not None:
         return reason
     reopen(draft)
-    if inputs.holds(draft, second_input):
+    if frame.run_llm and inputs.holds(draft, frame.second_input):
         inputs.hold(draft, frame.messages)
-    else:
-        _write(draft, frame.messages)
+        return None
+    _write(draft, frame.messages)
+    if frame.run_llm:
         runs.request(draft)
     return None
 
 
 def updated(draft: Draft, frame: LLMMessagesUpdateFrame) -> Reason | None:
     """Replace the whole history; calls and an open response continue (RA5.messages)."""
-    reason = inputs.accept(draft, frame.second_input) if frame.run_llm else None
+    reason = _input_refusal(draft, frame)
     if reason is not None:
         return reason
     reopen(draft)
@@ -131,7 +127,7 @@ def mirrored(draft: Draft, frame: LLMMirrorFrame) -> None:
 
 def opened(draft: Draft, frame: LLMContextFrame) -> Reason | None:
     """Replace the whole context; with `react` false it is a recording from here on (RA5.recording)."""
-    reason = inputs.accept(draft, frame.second_input) if frame.run_llm else None
+    reason = _input_refusal(draft, frame)
     if reason is not None:
         return reason
     context = frame.context
@@ -193,6 +189,13 @@ def reopen(draft: Draft) -> None:
     """Open an ended context again (R1.6)."""
     if draft.terms.ended:
         _set(draft, "ended", False)
+
+
+def _input_refusal(
+    draft: Draft, frame: LLMMessagesAppendFrame | LLMMessagesUpdateFrame | LLMContextFrame
+) -> Reason | None:
+    """Why the frame is rejected as an input, or None; it is one if it requests a run (R7)."""
+    return inputs.accept(draft, frame.second_input) if frame.run_llm else None
 
 
 def _replace_history(draft: Draft, messages: Iterable[Message]) -> None:
