@@ -17,6 +17,9 @@ COPIES = UUID("2f8c6f0b-95d3-5c1e-b7a4-60c2d9e1f538")
 
 _RUNS, _EFFECTS, _KEYS, _COPIES = RUNS.bytes, EFFECTS.bytes, KEYS.bytes, COPIES.bytes
 
+_VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
+"""The digit of an id that names its variant, by the digit of the hash in that place: only its last two bits count."""
+
 
 def run_id(context_id: ContextId, asked_version: Version) -> RunId:
     """Returns the id of the run that the frame at this version of the context was the first to request."""
@@ -45,5 +48,5 @@ def copy_id(kind: str, context_id: str, subject: str, copy: str) -> str:
 def _uuid5(namespace: bytes, name: str) -> str:
     """Returns `str(uuid.uuid5(namespace, name))`, at a third of its cost: a run's id is computed many times."""
     digest = sha1(namespace + name.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
-    variant = "89ab"[int(digest[16], 16) & 3]
+    variant = _VARIANT[digest[16]]
     return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"

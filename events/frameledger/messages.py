@@ -15,6 +15,8 @@ from frameledger.evolve.changes import (
 )
 from frameledger.ids import Position
 
+_OF_MESSAGES = frozenset({MessageAppended, MessageReplaced, MessageEnded, EraBegan, ContextErased})
+
 
 class Messages:
     """A context's messages by position; iterating yields them in order.
@@ -30,7 +32,9 @@ class Messages:
         """Apply the changes of a step, in order and each once; other kinds of changes affect no message."""
         rows = self._rows
         for change in changes:
-            # Changes have no subclasses, and most are none of these: `isinstance` would be called three times for each.
+            # Most changes affect no message. None has subclasses, so one look tells; `isinstance` would take several.
+            if type(change) not in _OF_MESSAGES:
+                continue
             if type(change) is MessageAppended or type(change) is MessageReplaced:
                 rows[change.position] = change.message
             elif type(change) is MessageEnded:

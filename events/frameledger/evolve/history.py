@@ -27,6 +27,7 @@ from frameledger.frames import (
     OfContext,
     OfMirror,
 )
+from frameledger.frames.base import SecondInput
 from frameledger.frames.context import ContextFrames
 from frameledger.ids import Position
 from frameledger.values import replace
@@ -60,11 +61,11 @@ def is_for_another_mirror(draft: Draft, frame: OfContext | OfMirror) -> bool:
 
 def appended(draft: Draft, frame: LLMMessagesAppendFrame) -> Reason | None:
     """Append messages unchanged: nothing is repaired or removed as a duplicate (RA5.messages)."""
-    reason = _input_refusal(draft, frame)
-    if reason is not None:
-        return reason
+    action = _accept(draft, frame)
+    if action == "reject":
+        return "busy"
     reopen(draft)
-    if frame.run_llm and inputs.holds(draft, frame.second_input):
+    if action == "coalesce":
         inputs.hold(draft, frame.messages)
         return None
     _write(draft, frame.messages)
@@ -75,9 +76,8 @@ def appended(draft: Draft, frame: LLMMessagesAppendFrame) -> Reason | None:
 
 def updated(draft: Draft, frame: LLMMessagesUpdateFrame) -> Reason | None:
     """Replace the whole history; calls and an open response continue (RA5.messages)."""
-    reason = _input_refusal(draft, frame)
-    if reason is not None:
-        return reason
+    if _accept(draft, frame) == "reject":
+        return "busy"
     reopen(draft)
     _replace_history(draft, frame.messages)
     if frame.run_llm:
@@ -87,11 +87,11 @@ def updated(draft: Draft, frame: LLMMessagesUpdateFrame) -> Reason | None:
 
 def run_requested(draft: Draft, frame: LLMRunFrame) -> Reason | None:
     """Request a run at once (R4.1)."""
-    reason = inputs.accept(draft, frame.second_input)
-    if reason is None:
-        reopen(draft)
-        runs.request(draft)
-    return reason
+    if inputs.accept(draft, frame.second_input) == "reject":
+        return "busy"
+    reopen(draft)
+    runs.request(draft)
+    return None
 
 
 def rewritten(draft: Draft, frame: LLMMessageRewriteFrame) -> Reason | None:
@@ -127,9 +127,8 @@ def mirrored(draft: Draft, frame: LLMMirrorFrame) -> None:
 
 def opened(draft: Draft, frame: LLMContextFrame) -> Reason | None:
     """Replace the whole context; with `react` false it is a recording from here on (RA5.recording)."""
-    reason = _input_refusal(draft, frame)
-    if reason is not None:
-        return reason
+    if _accept(draft, frame) == "reject":
+        return "busy"
     context = frame.context
     was_answered_here = not draft.terms.is_answered_elsewhere
     reopen(draft)
@@ -191,10 +190,11 @@ def reopen(draft: Draft) -> None:
         _set(draft, "ended", False)
 
 
-def _input_refusal(
+def _accept(
     draft: Draft, frame: LLMMessagesAppendFrame | LLMMessagesUpdateFrame | LLMContextFrame
-) -> Reason | None:
-    """Why the frame is rejected as an input, or None; it is one if it requests a run (R7)."""
+) -> SecondInput | None:
+    """Accept the frame as an input, which it is if it requests a run (R7). Returns the action, None if it is no
+    input."""
     return inputs.accept(draft, frame.second_input) if frame.run_llm else None
 
 

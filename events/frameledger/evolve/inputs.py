@@ -12,7 +12,6 @@ from typing import Any
 
 from frameledger.evolve import calls, responses, runs
 from frameledger.evolve.draft import Draft
-from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Pace
 from frameledger.fold_settings import SECOND_INPUT
 from frameledger.frames.base import SecondInput
@@ -50,20 +49,16 @@ def _named(draft: Draft, requested: SecondInput | None) -> SecondInput:
     return _ACTIONS.get(setting, "enqueue") if isinstance(setting, str) else "enqueue"
 
 
-def accept(draft: Draft, requested: SecondInput | None) -> Reason | None:
-    """Reject an input of a client, or interrupt for it (R7.3, R7.4). `holds` decides whether its messages are held."""
+def accept(draft: Draft, requested: SecondInput | None) -> SecondInput:
+    """Handle that a client's input arrived, and interrupt for it (R7.4). Returns its action: `reject` changed nothing
+    (R7.3), and for `coalesce` its messages have to be held (R7.5)."""
     now = action(draft, requested)
     if now == "reject":
-        return "busy"
+        return now
     if now == "interrupt":
         interrupt(draft)
     noted(draft)
-    return None
-
-
-def holds(draft: Draft, requested: SecondInput | None) -> bool:
-    """Whether the messages of an input that arrives now have to wait until its run opens (R7.5)."""
-    return action(draft, requested) == "coalesce"
+    return now
 
 
 def hold(draft: Draft, messages: Sequence[Mapping[str, Any]]) -> None:
