@@ -195,6 +195,31 @@ def test_parquet_files_that_two_exports_write_at_once_are_whole(tmp_path):
     assert sorted(one.name for one in tmp_path.iterdir()) == sorted(f"{name}.parquet" for name in FILES)
 
 
+@pytest.mark.regression("fault 290")
+@pytest.mark.parametrize("renamed", [0, 1, 3])
+def test_parquet_files_of_two_exports_never_stand_side_by_side(tmp_path, monkeypatch, renamed):
+    pytest.importorskip("pyarrow.parquet")
+    from frameledger_services.transfer.parquet import FILES, Parquet
+
+    with Parquet(None, tmp_path):
+        pass
+    steps = []
+    rename = Path.replace
+
+    def dying(path, target):
+        steps.append("rename")
+        if steps.count("rename") > renamed:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", lambda _: steps.append("sync"))
+    monkeypatch.setattr(Path, "replace", dying)
+    with pytest.raises(KeyboardInterrupt), Parquet(None, tmp_path):
+        pass
+    assert steps == ["sync"] * 4 + ["rename"] * (renamed + 1)
+    assert {one.name for one in tmp_path.iterdir()} == {f"{name}.parquet" for name in [*FILES][:renamed]}
+
+
 def test_events_of_a_conversation_are_its_frames(run, database):
     events = json.loads(run("export", "barge-in", "--format", "cloudevents").stdout)
     with psycopg.connect(database) as connection:

@@ -127,6 +127,16 @@ def test_a_report_that_two_commands_write_at_once_is_whole_after_each(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.regression("fault 291")
+def test_a_report_of_reruns_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    path = tmp_path / "report.json"
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append((path.exists(), os.fstat(file).st_size)))
+    with report.writing(path) as written:
+        written.end(Summary())
+    assert synced == [(False, path.stat().st_size)]
+
+
 @pytest.mark.regression("fault 238")
 def test_a_file_that_two_commands_write_at_once_is_whole_after_each(tmp_path):
     path = tmp_path / "heads.jsonl"

@@ -7,6 +7,7 @@ a few thousand per row group, so memory does not grow with the size of the expor
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -53,7 +54,8 @@ _TYPES = {
 
 
 class Parquet:
-    """Writes the four files into a folder. They get their names when all are complete; after an error none remains."""
+    """Writes the four files into a folder. They get their names when all are complete and on disk; after an error none
+    remains."""
 
     def __init__(self, connection: Connection, folder: Path) -> None:
         self._connection = connection
@@ -78,6 +80,10 @@ class Parquet:
             if error is None:
                 for file in self._files:
                     file.close()
+                # All earlier ones first: a process that dies in between leaves fewer than four files, and not files of
+                # two exports.
+                for file in self._files:
+                    file.path.unlink(missing_ok=True)
                 for file in self._files:
                     file.finish()
         finally:
@@ -123,6 +129,8 @@ class _File:
         if self._rows:
             self._write()
         self._writer.close()
+        with self._unfinished.open("r+b") as file:
+            os.fsync(file.fileno())
 
     def finish(self) -> None:
         self._unfinished.replace(self.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -45,6 +46,8 @@ def writing(path: Path) -> Iterator[Report]:
     part = target.with_name(f"{target.name}.{token_hex(4)}.part")
     with part.open("w", encoding="utf-8", errors="backslashreplace") as file:
         yield Report(file)
+        file.flush()
+        os.fsync(file.fileno())
     part.replace(target)
 
 
