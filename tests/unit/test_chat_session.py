@@ -3,6 +3,7 @@
 import asyncio
 import io
 
+import pytest
 from rich.console import Console
 from tests.bounds import IN_PROCESS
 from tests.support.stored_frame import stored_frame as stored
@@ -65,6 +66,34 @@ def test_words_that_arrive_behind_ctrl_c_are_not_printed_for_the_interruption_sa
     published, shown = asyncio.run(sit())
     assert [frame.heard_text for frame in published if isinstance(frame, InterruptionFrame)] == ["one"]
     assert shown.split("\n") == ["one", CUT_SHORT, ""]
+
+
+@pytest.mark.regression("fault 292")
+def test_ctrl_c_that_is_pressed_again_before_its_turn_ends_the_chat():
+    async def sit():
+        events: asyncio.Queue[Event] = asyncio.Queue()
+        publishing = asyncio.Event()
+
+        class NobodyAnswers:
+            async def publish(self, *_, wait):
+                publishing.set()
+                await asyncio.Event().wait()
+
+        page = Screen(Console(file=io.StringIO(), width=100), "ctx")
+        session = ChatSession(NothingGoesOn(), NobodyAnswers(), "ctx", page, events, stale=False)
+        async with asyncio.timeout(IN_PROCESS):
+            session.press_ctrl_c()
+            await session.run()
+            events.put_nowait(Line("Hello?"))
+            async with asyncio.TaskGroup() as tasks:
+                running = tasks.create_task(session.run())
+                await publishing.wait()
+                session.press_ctrl_c()
+                with pytest.raises(KeyboardInterrupt):
+                    session.press_ctrl_c()
+                running.cancel()
+
+    asyncio.run(sit())
 
 
 def test_an_answer_that_the_tables_have_already_is_shown_before_the_chat_ends_with_its_input():

@@ -16,7 +16,7 @@ import typer
 from frameledger.frames import AnyFrame, LLMSetToolsFrame, LLMUpdateSettingsFrame
 from frameledger.frames.base import SecondInput
 from frameledger_services.cli.chat import render
-from frameledger_services.cli.chat.session import ChatSession, CtrlC, Event, Line
+from frameledger_services.cli.chat.session import ChatSession, Event, Line
 from frameledger_services.cli.chat.work import StoredWork, Work
 from frameledger_services.cli.terminal import backend, gateway_option, options, output, stdin, suggestion
 from frameledger_services.client import Conversations
@@ -70,7 +70,7 @@ def chat(
 
     Each line that you type is a turn of the user. The answer is printed as it arrives; function calls are shown in dim
     lines. Ctrl-C during an answer interrupts it, and the context keeps what was printed. Ctrl-C or Ctrl-D at the prompt
-    ends the chat; the conversation stays open. With --second-input, a line typed during an answer is published at once
+    ends the chat; the conversation stays open. While no server answers, a second Ctrl-C ends it at once. With --second-input, a line typed during an answer is published at once
     and interrupts the answer, is rejected, or is answered next, alone or with others. Standard input may be a file or
     a pipe. With --url, everything goes over HTTP.
 
@@ -117,10 +117,11 @@ async def _chat(
 
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(watch())
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, events.put_nowait, CtrlC())
-            stdin.read_lines(sys.stdin.fileno(), lambda line: events.put_nowait(Line(line)))
             mode: SecondInput | None = None if second_input is None else second_input.value
-            await ChatSession(work, client, context_id, page, events, second_input=mode).run()
+            session = ChatSession(work, client, context_id, page, events, second_input=mode)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, session.press_ctrl_c)
+            stdin.read_lines(sys.stdin.fileno(), lambda line: events.put_nowait(Line(line)))
+            await session.run()
             watching.cancel()
         again = suggestion.command("chat", context_id, options=("--url", url) if url else ())
         page.say(f"To continue: {again}")

@@ -67,6 +67,9 @@ class ChatSession:
     """The version of the newest frame received."""
 
     ended: bool = False
+    pressed: bool = False
+    """Whether Ctrl-C is queued."""
+
     interrupting: bool = False
     """Whether Ctrl-C was pressed and the interruption frame has not been received yet. Text before that frame on the
     log is not printed, because the frame reports it as unheard."""
@@ -99,6 +102,7 @@ class ChatSession:
                 case Line(text=str(line)):
                     await self._entered(line)
                 case CtrlC():
+                    self.pressed = False
                     if not self.answering:
                         return
                     await self._interrupt()
@@ -106,6 +110,14 @@ class ChatSession:
                     self._received(event)
             if self.stale and self.events.empty():
                 await self._check_answer()
+
+    def press_ctrl_c(self) -> None:
+        """Queue Ctrl-C. Raises `KeyboardInterrupt` if an earlier one is still queued, as during a publication that no
+        broker or no projector answers."""
+        if self.pressed:
+            raise KeyboardInterrupt
+        self.pressed = True
+        self.events.put_nowait(CtrlC())
 
     async def _entered(self, line: str) -> None:
         if self.shown:
