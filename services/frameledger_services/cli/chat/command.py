@@ -70,9 +70,9 @@ def chat(
 
     Each line that you type is a turn of the user. The answer is printed as it arrives; function calls are shown in dim
     lines. Ctrl-C during an answer interrupts it, and the context keeps what was printed. Ctrl-C or Ctrl-D at the prompt
-    ends the chat; the conversation stays open. While no server answers, a second Ctrl-C ends it at once. With --second-input, a line typed during an answer is published at once
-    and interrupts the answer, is rejected, or is answered next, alone or with others. Standard input may be a file or
-    a pipe. With --url, everything goes over HTTP.
+    ends the chat; the conversation stays open. While no server answers, a second Ctrl-C ends it at once. With
+    --second-input, a line typed during an answer is published at once and interrupts the answer, is rejected, or is
+    answered next, alone or with others. Standard input may be a file or a pipe. With --url, everything goes over HTTP.
 
     Example: `frameledger chat --system "You are a lighthouse keeper."`
     """
