@@ -1,7 +1,9 @@
 """A bench reports each figure as a ratio to its yardstick, and whether that meets its goal."""
 
+import asyncio
 import gc
 import json
+import os
 from itertools import islice, pairwise
 from random import Random
 
@@ -12,11 +14,13 @@ from frameledger.fold import Conversation, Folding, steps
 from frameledger.frames import encode_frame
 from frameledger_services.bench import core, report
 from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road.processes import running
 from frameledger_services.bench.road.rounds import Rounds, interval_of_median, summed
 from frameledger_services.bench.talk import talking
 from frameledger_services.bench.timing import WARM_UP, compare
 from frameledger_services.cli import application
 from frameledger_services.cli.terminal import output
+from frameledger_services.settings import Settings
 
 MET = Figure("reading", 123_456.7, "frames/s", 150_000.0, ratio=0.82304, goal=0.7, bound="at least")
 MISSED = Figure("late", 5.61234, "us/frame", 5.0, ratio=1.12, goal=1.1, bound="at most")
@@ -28,6 +32,15 @@ def recorded(tmp_path):
     frames = islice(talking(Folding(Conversation.new("talk"))), 60)
     (tmp_path / "talk.jsonl").write_bytes(b"\n".join(map(encode_frame, frames)) + b"\n\n")
     return tmp_path
+
+
+@pytest.mark.regression("fault 293")
+def test_ctrl_c_in_a_terminal_does_not_reach_a_measured_process():
+    async def group():
+        async with running(Settings(), "http.server", "--bind", "127.0.0.1", "0") as process:
+            return os.getpgid(process.pid) == process.pid
+
+    assert asyncio.run(group())
 
 
 @pytest.mark.parametrize(

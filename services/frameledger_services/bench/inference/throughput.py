@@ -144,7 +144,7 @@ async def model_server(tokens: int) -> AsyncIterator[str]:
     """Yields the address of a model server in a process of its own."""
     arguments = ("--tokens", str(tokens), "--pace", str(PACE))
     process = await asyncio.create_subprocess_exec(
-        *command("-m", MODEL_SERVER, *arguments), stdin=PIPE, stdout=PIPE
+        *command("-m", MODEL_SERVER, *arguments), stdin=PIPE, stdout=PIPE, process_group=0
     )
     assert process.stdin is not None, "it is a pipe"
     assert process.stdout is not None, "it is a pipe"

@@ -24,7 +24,7 @@ async def bare(
         processes: list[Process] = []
         for count in streams:
             process = await asyncio.create_subprocess_exec(
-                *command("-m", BARE_SDK, base_url, str(count), how), stdin=PIPE, stdout=PIPE
+                *command("-m", BARE_SDK, base_url, str(count), how), stdin=PIPE, stdout=PIPE, process_group=0
             )
             stack.callback(_kill, process)
             processes.append(process)

@@ -35,6 +35,8 @@ async def running(
         stdout=PIPE,
         stderr=stderr,
         limit=64 * 1024 * 1024,
+        # Ctrl-C in a terminal is for the bench, which stops it.
+        process_group=0,
     )
     try:
         yield process
