@@ -113,8 +113,8 @@ def retry(
 ) -> None:
     """Publish dead letters again unchanged, after the cause was fixed.
 
-    Their bytes do not change, so a record that is not JSON becomes a dead letter again. A frame without an id that is
-    published twice is applied twice, so a record is retried only once unless you use --again.
+    Their bytes do not change, so a record that is not JSON becomes a dead letter again. A record is retried only once
+    unless you use --again. A frame that is published twice counts once.
 
     Example: `frameledger dlq retry 3:118`
     """

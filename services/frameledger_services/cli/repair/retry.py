@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 
-from frameledger.headers import milliseconds, originally_logged, originally_logged_ms
-from frameledger.record import LogPosition, Outgoing
+from frameledger.headers import milliseconds
+from frameledger.record import LogPosition, Outgoing, Record, forward
 from frameledger_services import database
 from frameledger_services.cli.repair import positions
 from frameledger_services.event_log.producer import Producer
@@ -53,7 +53,7 @@ async def retry(settings: Settings, places: Sequence[LogPosition], *, again: boo
                     except PublishError as error:
                         why = str(error)
                     else:
-                        # Marked after Kafka acknowledged it: a crash in between publishes it twice, and loses none.
+                        # After Kafka acknowledged it: a crash in between publishes it twice, which counts once.
                         await dead_letters.note_retried(connection, place)
                         result.published.append((place, published))
                 if why is not None:
@@ -79,12 +79,21 @@ def _why_not(letter: DeadLetter, *, again: bool) -> str | None:
 
 
 def outgoing(letter: DeadLetter) -> Outgoing:
-    """Returns the record that is published again: the same bytes and headers, and one that says when it was logged.
-    Its conversation may be erased before the broker has it; then it is left out (RA5.lives). Raises ValueError for
-    headers that are not those of a record."""
-    assert letter.key is not None
-    assert letter.value is not None
+    """Returns the record that is published again: the same bytes and headers, with the place of the original, so that a
+    frame without an id counts once however often it is published, and when it was logged: its conversation may be
+    erased before the broker has it; then it is left out (RA5.lives). Raises ValueError for headers that are not those
+    of a record."""
+    logged_ms = None if letter.logged_at is None else milliseconds(letter.logged_at)
     headers = headers_from_json(letter.headers)
-    if letter.logged_at is not None and originally_logged_ms(dict(headers)) is None:
-        headers = (*headers, originally_logged(milliseconds(letter.logged_at)))
-    return Outgoing(letter.key, letter.value, headers)
+    return forward(
+        Record(
+            letter.topic,
+            letter.partition,
+            letter.offset,
+            letter.key,
+            letter.value,
+            headers,
+            logged_ms,
+            letter.generation,
+        )
+    )
