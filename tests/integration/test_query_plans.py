@@ -20,6 +20,7 @@ from frameledger_services.store import (
     client_requests,
     context_json,
     contexts,
+    conversations,
     following,
     listing,
 )
@@ -468,6 +469,23 @@ def test_a_list_reads_a_range_of_ids_or_the_newest_however_often_it_is_asked_for
     found = asyncio.run(asked())
     assert [table for table, scans, _ in found if scans] == []
     assert sum(rows for _, _, rows in found) <= times * most_rows
+
+
+@pytest.mark.regression("fault 300")
+def test_a_list_by_activity_reads_the_messages_of_the_conversations_that_it_shows(filled):
+    address = f"{filled.info.dsn} password={filled.info.password}"
+
+    async def listed():
+        async with await AsyncConnection.connect(address) as connection:
+            await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+            found = await conversations.last_active(connection, 20, 10, experiments=True)
+            return found, await (await connection.execute(COUNTED)).fetchall()
+
+    found, reads_of_tables = asyncio.run(listed())
+    assert len(found) == 20
+    # No index has the times of the newest frames.
+    assert {table for table, scans, _ in reads_of_tables if scans} <= {"contexts"}
+    assert sum(rows for table, _, rows in reads_of_tables if table == "messages") <= 20 * 2 * MESSAGES * 1.1
 
 
 @pytest.mark.regression("fault 88")

@@ -45,14 +45,17 @@ async def last_active(
     async with connection.cursor(row_factory=class_row(Listed)) as cursor:
         await cursor.execute(
             f"""
-            SELECT newest.*, coalesce(conversations.status, 'experiment') AS status, words.text AS last_words
+            SELECT newest.*,
+                -- The view has no experiments, and an order of its own: a join would first read all of it.
+                coalesce(
+                    (SELECT status FROM conversations WHERE conversations.context_id = newest.context_id), 'experiment'
+                ) AS status,
+                words.text AS last_words
             FROM (
                 SELECT context_id, started_at, last_at, version FROM contexts
                 WHERE %(experiments)s OR NOT experiment
                 ORDER BY last_at DESC, context_id LIMIT %(limit)s OFFSET %(skip)s
             ) AS newest
-            -- This view has no experiments.
-            LEFT JOIN conversations USING (context_id)
             LEFT JOIN LATERAL (
                 SELECT left(messages.text, 200) AS text
                 FROM contexts AS head
