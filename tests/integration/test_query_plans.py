@@ -15,6 +15,7 @@ from psycopg import AsyncConnection
 from tests.support.batches import value_of
 from tests.support.databases import made
 
+from frameledger_services.claims import held
 from frameledger_services.store import (
     answered_requests,
     client_requests,
@@ -486,6 +487,25 @@ def test_a_list_by_activity_reads_the_messages_of_the_conversations_that_it_show
     # No index has the times of the newest frames.
     assert {table for table, scans, _ in reads_of_tables if scans} <= {"contexts"}
     assert sum(rows for table, _, rows in reads_of_tables if table == "messages") <= 20 * 2 * MESSAGES * 1.1
+
+
+@pytest.mark.regression("fault 301")
+def test_a_purge_reads_no_claims_that_it_keeps(filled):
+    address = f"{filled.info.dsn} password={filled.info.password}"
+
+    async def purged():
+        async with await AsyncConnection.connect(address) as connection:
+            await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+            assert await held.purge(connection, claims_days=100_000, workers_days=100_000, limit=2_000) == 0
+            [(read,)] = await (
+                await connection.execute(
+                    "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'claims'"
+                )
+            ).fetchall()
+            return read
+
+    # A join looks at the first row before it knows that nothing is to be deleted.
+    assert asyncio.run(purged()) <= 1
 
 
 @pytest.mark.regression("fault 88")
