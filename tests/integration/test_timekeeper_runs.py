@@ -31,6 +31,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import held_effects as held_statements
 from frameledger_services.store import overdue, projections
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS
+from frameledger_services.timekeeper import service
 from frameledger_services.timekeeper.metrics import TimekeeperMetrics
 from frameledger_services.timekeeper.service import Timekeeper
 
@@ -262,13 +263,13 @@ class Broker:
 KEEPER = claims.Registration("keeper", "timekeeper", "timekeeper", "host", 1, 60.0, 1)
 
 
-async def kept(desk, settings, broker_of):
+async def kept(desk, settings, broker_of, failpoint=failpoints.none):
     """Run the timekeeper until the log stops it. `broker_of` makes the log, given the event to set for that. Returns
     the log."""
     stopping = asyncio.Event()
     broker = broker_of(stopping)
     metrics = TimekeeperMetrics(NO_METRICS)
-    keeper = Timekeeper(settings, desk.connection, broker, KEEPER, failpoints.none, metrics)
+    keeper = Timekeeper(settings, desk.connection, broker, KEEPER, failpoint, metrics)
     # The timekeeper saw the log an hour ago first: the time before counts as an outage.
     keeper._partitions.note_ends({}, asyncio.get_running_loop().time() - 3_600)
     await keeper.run(stopping)
@@ -288,6 +289,30 @@ def test_an_outage_of_the_broker_is_no_silence_of_the_runs_that_could_not_publis
         await claims.register(desk.connection, KEEPER)
         broker = await kept(desk, settings, partial(Broker, ends, away=away))
         assert set(broker.published) == ({settled} if settled else set())
+
+    at_desk(database, test)
+
+
+@pytest.mark.regression("fault 295")
+@pytest.mark.parametrize(("suspended_secs", "settled"), [(1.0, {"run_silent"}), (3_600.0, set())])
+def test_a_machine_that_is_suspended_during_a_sweep_makes_no_run_silent(
+    database, monkeypatch, suspended_secs, settled
+):
+    settings = Settings(timekeeper_every_secs=0.001, timekeeper_run_silent_secs=MINUTE)
+    clock = {"now": 100.0}
+    monkeypatch.setattr(service, "clock_through_suspend", lambda: clock["now"])
+
+    async def suspend(point):
+        if point == "after sweep":
+            clock["now"] += suspended_secs
+
+    async def test(desk):
+        await desk.say(CTX, QUESTION, start(run()), tokens("It is ", run=run()))
+        await desk.an_hour_passes(CTX)
+        ends = await projections.next_offsets(desk.connection, Broker.topic)
+        await claims.register(desk.connection, KEEPER)
+        broker = await kept(desk, settings, partial(Broker, ends, away=False), suspend)
+        assert set(broker.published) == settled
 
     at_desk(database, test)
 

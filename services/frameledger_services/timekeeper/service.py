@@ -34,6 +34,7 @@ from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
 from frameledger_services.store import overdue, projections, schema, topics
+from frameledger_services.suspend_clock import clock_through_suspend
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 from frameledger_services.timekeeper import roots, work_to_do
 from frameledger_services.timekeeper.limits import TimeLimits
@@ -147,13 +148,14 @@ class Timekeeper:
         loop = asyncio.get_running_loop()
         backoff, not_before = supervision.Backoff(), float("-inf")
         while not stopping.is_set():
+            sent = clock_through_suspend()
             beat = await claims.heartbeat(self._connection, self._registration.worker_id, {})
             if not beat.alive:
                 _log.warning("timekeeper.judged_dead", worker=self._registration.worker_id)
                 return
             if loop.time() >= not_before:
                 try:
-                    await self._sweep()
+                    await self._sweep(sent + self._registration.lease_secs)
                     backoff.reset()
                 except transient.BROKER as error:
                     # Published frames may be on the log, but its end offsets are unknown.
@@ -163,7 +165,8 @@ class Timekeeper:
                     not_before = loop.time() + pause
             await supervision.pause(stopping, self._every)
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, until: float) -> None:
+        """Sweep, and publish what is due unless that is later than `until`, by the clock of `suspend_clock`."""
         sweeper = Sweeper(
             self._registration.worker_id,
             SERVICE,
@@ -184,6 +187,10 @@ class Timekeeper:
             settlements += await sweep(self._connection, limits, sweeper, current)
         if judged:
             await self._failpoint("after sweep")
+            if clock_through_suspend() > until:
+                # The machine was suspended during the sweep: the workers were too, or the log has gone on.
+                self._partitions.note_outage()
+                return
             await self._log.publish(settlements)
             await self._failpoint("after publish")
         answers = await self._log.ends(self._partitions.known)

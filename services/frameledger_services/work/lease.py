@@ -8,18 +8,11 @@ database's clock continues.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from frameledger.errors import FencedError
-
-
-def clock_through_suspend() -> float:
-    """Returns the seconds of a monotonic clock that continues while the machine is suspended. On Linux the usual one
-    stops then; on macOS it does not."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
+from frameledger_services.suspend_clock import clock_through_suspend
 
 
 class LeaseLostError(FencedError):
