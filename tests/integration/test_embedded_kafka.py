@@ -148,6 +148,21 @@ def test_a_jar_that_was_spoiled_in_the_cache_is_fetched_again(tmp_path):
     assert jar.read_bytes() == b"a jar"
 
 
+@pytest.mark.regression("fault 296")
+def test_half_a_jar_of_a_killed_process_is_not_taken_by_one_that_has_its_pid_and_is_removed_later(tmp_path):
+    cache = tmp_path / "cache"
+    new, old = (cache / f"tool-1.0.jar.{pid}" for pid in (os.getpid(), os.getpid() + 1))
+    for folder in (new, old):
+        (folder / "example" / "tool" / "1.0").mkdir(parents=True)
+        (folder / "example" / "tool" / "1.0" / "tool-1.0.jar").write_bytes(b"a j")
+    os.utime(old, (0, 0))
+    with repository(tmp_path / "remote", b"a jar") as address:
+        (jar,) = jars.fetch(lock_of(b"a jar"), cache, repository=address)
+    assert jar.read_bytes() == b"a jar"
+    # The newer one may be that of a process that still fetches it.
+    assert sorted(cache.iterdir()) == [jar, new]
+
+
 def test_a_jar_that_is_not_what_the_lock_says_is_refused_and_not_kept(tmp_path):
     with (
         repository(tmp_path / "remote", b"another jar") as address,

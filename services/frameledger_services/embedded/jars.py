@@ -7,15 +7,17 @@ them (`class_archive`) is used if no other user can have written it.
 """
 
 import hashlib
-import os
 import shutil
 import threading
+import time
 import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 
 from frameledger_services import package_data
 from frameledger_services.embedded.program import EmbeddedError
@@ -25,6 +27,9 @@ LOCK = "kafka-jars.lock.toml"
 AT_ONCE = 6
 PAUSES = (0.5, 1.0, 2.0)
 """Seconds before each further attempt to download a jar, if a connection failed or broke."""
+
+ABANDONED_SECONDS = 3600.0
+"""Age in seconds after which the folder of a download is the leftover of a killed process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +130,11 @@ def _fetch(jar: Jar, *, cache: Path, repository: str | None) -> Jar:
 
     group, artifact, version = jar.coordinate.split(":")
     # The resolver writes a file in place. With a folder for each download, no other process sees partial files.
-    unfinished = cache / f"{jar.file_name}.{os.getpid()}"
+    unfinished = cache / f"{jar.file_name}.{token_hex(4)}"
+    for left in cache.glob(f"{jar.file_name}.*"):
+        with suppress(FileNotFoundError):
+            if left.stat().st_mtime < time.time() - ABANDONED_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
     try:
         context = MavenContext(
             repo_cache=unfinished, remote_repos={"given": repository} if repository else None, timeout=30
