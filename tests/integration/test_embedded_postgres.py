@@ -243,6 +243,25 @@ def test_a_copy_that_another_process_made_meanwhile_is_used(tmp_path, no_namespa
     assert [folder.name for folder in no_namespaces.iterdir()] == [copied[0].parents[1].name]
 
 
+@root_only
+@pytest.mark.regression("fault 297")
+def test_half_a_copy_of_a_killed_process_with_this_pid_is_replaced(tmp_path, no_namespaces):
+    """As in a container that is started again."""
+    installed = tmp_path / "package" / "pginstall"
+    (installed / "bin").mkdir(parents=True)
+
+    def killed(_):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as first:
+        first.setattr(postgres_user, "_open_to_all", killed)
+        with pytest.raises(KeyboardInterrupt):
+            postgres_user._copied(installed)
+    copied = postgres_user._copied(installed)
+    assert (copied / "bin").is_dir()
+    assert [folder.name for folder in no_namespaces.iterdir()] == [copied.parents[1].name]
+
+
 @pytest.fixture
 def no_namespaces(monkeypatch):
     """Forbid user namespaces, and place files for the system user in a folder that all users can enter."""

@@ -129,6 +129,8 @@ def _copied(installed: Path) -> Path:
     if not copy.exists():
         _make_folder(ELSEWHERE)
         unfinished = copy.with_name(f"{copy.name}.{os.getpid()}")
+        # A killed process may have had this pid: in a container pids repeat after every start.
+        shutil.rmtree(unfinished, ignore_errors=True)
         for source in (installed, package.with_name(f"{package.name}.libs")):
             if source.is_dir():
                 shutil.copytree(source, unfinished / source.relative_to(package.parent), symlinks=True)
