@@ -1,4 +1,4 @@
-"""A person's word about calls, given on the page in a real browser, on the whole road: what it becomes, what is not
+"""A person's word about calls, given on the page in a real browser, on the whole pipeline: what it becomes, what is not
 taken because somebody was quicker, and who may."""
 
 import re
@@ -14,7 +14,7 @@ from tests.support import gateway, webpage
 from tests.support.answerers import answerer, ask, until_closed
 from tests.support.databases import made as database
 from tests.support.killable import projector
-from tests.support.road import Raw, made
+from tests.support.pipeline import Raw, made
 from tests.support.webpage import Webpage
 from tests.unit.rules.dsl import append, begin, committed, end, result, start
 from tests.unit.rules.test_client_functions import brought
@@ -80,20 +80,20 @@ def large_numbers() -> list[Frame]:
 
 @pytest.fixture(scope="module")
 def filled(kafka, database_server, migrated_template):
-    """Settings of a road with a projector and a model, on which each conversation has a call that waits, and one an
+    """Settings of a pipeline with a projector and a model, on which each conversation has a call that waits, and one an
     answer."""
     with database(database_server, template=migrated_template) as (_, address):
-        road = made(kafka.bootstrap_servers, address, None)
-        with projector(road.settings) as projecting, answerer(road.settings):
-            road.publish([Raw(name.encode(), waiting_call()) for name in CONVERSATIONS])
+        pipeline = made(kafka.bootstrap_servers, address, None)
+        with projector(pipeline.settings) as projecting, answerer(pipeline.settings):
+            pipeline.publish([Raw(name.encode(), waiting_call()) for name in CONVERSATIONS])
             run = derived.run_id(ContextId(PAINTED), Version(2))
             left = [brought("paint"), append("Make it blue.", run_llm=True), *committed("paint", run=run)]
-            road.publish([Raw(PAINTED.encode(), encode_frame(frame)) for frame in left])
-            road.publish([Raw(LARGE.encode(), encode_frame(frame)) for frame in large_numbers()])
-            ask(road, ASKED, "Is the desk open?")
-            until_closed(road, ASKED)
-            road.until_idle(projecting)
-            yield road.settings
+            pipeline.publish([Raw(PAINTED.encode(), encode_frame(frame)) for frame in left])
+            pipeline.publish([Raw(LARGE.encode(), encode_frame(frame)) for frame in large_numbers()])
+            ask(pipeline, ASKED, "Is the desk open?")
+            until_closed(pipeline, ASKED)
+            pipeline.until_idle(projecting)
+            yield pipeline.settings
             assert projecting.stop() == 0
 
 

@@ -13,7 +13,7 @@ from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
 from tests.support.killable import AT_ONCE, finish, projector
 from tests.support.killable import Plan as ProjectorPlan
 from tests.support.killable_tools import DOOMED, HEIRS, Effects, Plan, tools
-from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import own_pipeline  # noqa: F401  # a fixture
 
 SEED = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1 << 32)))
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "30"))
@@ -37,7 +37,7 @@ PROJECTOR_POINTS = (
 NAMES = {"unsafe": False, "safe": True}
 
 
-def test_calls_are_run_once_whatever_befalls_those_who_work_on_them(road, tmp_path):
+def test_calls_are_run_once_whatever_befalls_those_who_work_on_them(pipeline, tmp_path):
     draw = random.Random(SEED)
     effects = Effects(tmp_path / "effects.sqlite")
     print(f"\nCHAOS_SEED={SEED} CHAOS_ROUNDS={ROUNDS}")
@@ -50,29 +50,31 @@ def test_calls_are_run_once_whatever_befalls_those_who_work_on_them(road, tmp_pa
         }
         said = [f"{plan.signal.name} {plan.point}" for plan in plans]
         print(f"{number}: {'; '.join(said)}; the projector {at}", flush=True)
-        _round(road, effects, tmp_path / "effects.sqlite", str(number), plans, at, talks)
+        _round(pipeline, effects, tmp_path / "effects.sqlite", str(number), plans, at, talks)
         if number % CHECK_EVERY == 0 or number == ROUNDS:
-            finish(road)
-            road.check(every=20)
+            finish(pipeline)
+            pipeline.check(every=20)
 
 
-def _round(road, effects, path, number, plans, at, talks):
+def _round(pipeline, effects, path, number, plans, at, talks):
     """The workers share a service. Another one finishes what they leave; then those who were frozen come back."""
-    short, long = (road.settings.model_copy(update=update) for update in (DOOMED, HEIRS))
+    short, long = (pipeline.settings.model_copy(update=update) for update in (DOOMED, HEIRS))
     with ExitStack() as stack:
-        dying = stack.enter_context(projector(road.settings, ProjectorPlan(at)))
+        dying = stack.enter_context(projector(pipeline.settings, ProjectorPlan(at)))
         dying.arm()
         workers = [stack.enter_context(tools(short, NAMES, path, f"round-{number}", plan)) for plan in plans]
-        calls = {talk: ask_for(road, talk, word)[0] for talk, (word, _) in talks.items()}
+        calls = {talk: ask_for(pipeline, talk, word)[0] for talk, (word, _) in talks.items()}
         heir = stack.enter_context(tools(long, NAMES, path, f"heir-{number}"))
-        living = stack.enter_context(projector(road.settings))
-        interrupt(road, *(talk for talk, (_, interrupted) in talks.items() if interrupted))
-        until_at_rest(road, calls.values())
+        living = stack.enter_context(projector(pipeline.settings))
+        interrupt(pipeline, *(talk for talk, (_, interrupted) in talks.items() if interrupted))
+        until_at_rest(pipeline, calls.values())
         for worker, plan in zip(workers, plans, strict=True):
             if plan.signal == signal.SIGSTOP:
                 worker.send(signal.SIGCONT)
                 assert worker.stop() == 0
         assert heir.stop() == 0
-        road.until_idle(living)
+        pipeline.until_idle(living)
         for talk, (word, interrupted) in talks.items():
-            check(road, effects, [calls[talk]], safe=NAMES[word], interrupted=None if interrupted else False)
+            check(
+                pipeline, effects, [calls[talk]], safe=NAMES[word], interrupted=None if interrupted else False
+            )

@@ -25,7 +25,7 @@ from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
 from tests.support.killable import AT_ONCE, SINGLE_STATEMENT, STATEMENT_PER_TABLE, Plan, finish, projector
 from tests.support.killable_tools import DOOMED, HEIRS, Effects, tools
 from tests.support.killable_tools import Plan as WorkerPlan
-from tests.support.road import FEW, histories, made, mixed
+from tests.support.pipeline import FEW, histories, made, mixed
 from tests.support.silent_proxy import both, way_to
 from tests.support.standby import pair
 
@@ -109,15 +109,15 @@ def test_what_a_failover_loses_is_not_done_again(kafka, reference, tmp_path):
     for number, draw in rounds("failover"):
         with pair(tmp_path / f"servers-{number}") as servers:
             migration.migrate(servers.primary.dsn)
-            road = made(kafka.bootstrap_servers, servers.address, reference)
-            _fail_over(servers, road, draw, number, tmp_path / f"effects-{number}.sqlite")
-            finish(road)
-            road.check(every=20)
+            pipeline = made(kafka.bootstrap_servers, servers.address, reference)
+            _fail_over(servers, pipeline, draw, number, tmp_path / f"effects-{number}.sqlite")
+            finish(pipeline)
+            pipeline.check(every=20)
 
 
-def _fail_over(servers, road, draw, number, path):
+def _fail_over(servers, pipeline, draw, number, path):
     """Some calls the standby knows of, others it does not; the projector is killed with the primary, or lives on."""
-    short, long = (road.settings.model_copy(update=update) for update in (DOOMED, HEIRS))
+    short, long = (pipeline.settings.model_copy(update=update) for update in (DOOMED, HEIRS))
     effects, talks = Effects(path), drawn_talks(draw, str(number))
     known, plans = draw.randrange(TALKS), drawn_workers(draw, 2)
     moment, lives = draw.choice(list(SEEN)), draw.random() < 0.5
@@ -126,29 +126,31 @@ def _fail_over(servers, road, draw, number, path):
         flush=True,
     )
     with ExitStack() as stack:
-        folding = stack.enter_context(projector(road.settings))
+        folding = stack.enter_context(projector(pipeline.settings))
         workers = [stack.enter_context(tools(short, NAMES, path, "workers", plan)) for plan in plans]
         steady = stack.enter_context(tools(long, NAMES, path, "workers"))
         steady.alive()
         names = list(talks)
-        calls = {talk: ask_for(road, talk, talks[talk][0])[0] for talk in names[:known]}
+        calls = {talk: ask_for(pipeline, talk, talks[talk][0])[0] for talk in names[:known]}
         if known:
             question = "SELECT count(*) = %s FROM tool_calls WHERE status <> 'announced'"
             servers.until_the_standby_has(question, known)
         servers.withhold()
-        calls |= {talk: ask_for(road, talk, talks[talk][0])[0] for talk in names[known:]}
-        road.until(SEEN[moment].format(count=TALKS))
+        calls |= {talk: ask_for(pipeline, talk, talks[talk][0])[0] for talk in names[known:]}
+        pipeline.until(SEEN[moment].format(count=TALKS))
         if not lives:
             folding.kill()
         servers.fail_over()
-        living = stack.enter_context(projector(road.settings))
-        interrupt(road, *(talk for talk, (_, interrupted) in talks.items() if interrupted))
-        until_at_rest(road, calls.values())
+        living = stack.enter_context(projector(pipeline.settings))
+        interrupt(pipeline, *(talk for talk, (_, interrupted) in talks.items() if interrupted))
+        until_at_rest(pipeline, calls.values())
         end(workers, plans)
         assert steady.stop() == 0
-        road.until_idle(living)
+        pipeline.until_idle(living)
         for talk, (word, interrupted) in talks.items():
-            check(road, effects, [calls[talk]], safe=NAMES[word], interrupted=None if interrupted else False)
+            check(
+                pipeline, effects, [calls[talk]], safe=NAMES[word], interrupted=None if interrupted else False
+            )
 
 
 def end(workers, plans) -> None:
@@ -162,35 +164,35 @@ def end(workers, plans) -> None:
 def test_deaths_that_no_conversation_caused_park_none(kafka, reference, tmp_path):
     for number, draw in rounds("deaths"):
         with crashing(tmp_path / f"server-{number}") as server:
-            road = made(kafka.bootstrap_servers, server.address, reference)
+            pipeline = made(kafka.bootstrap_servers, server.address, reference)
             _execute(
                 server, f"CREATE ROLE {LIMITED} LOGIN PASSWORD '{LIMITED}' IN ROLE frameledger_projector"
             )
             limited = make_conninfo(server.address, user=LIMITED, password=LIMITED)
-            settings = road.settings.model_copy(update={"database_url": SecretStr(limited)})
-            _die(server, road, settings, draw, number)
-            assert rows(road, "SELECT context_id FROM contexts WHERE parked_version IS NOT NULL") == []
-            road.check(every=20)
+            settings = pipeline.settings.model_copy(update={"database_url": SecretStr(limited)})
+            _die(server, pipeline, settings, draw, number)
+            assert rows(pipeline, "SELECT context_id FROM contexts WHERE parked_version IS NOT NULL") == []
+            pipeline.check(every=20)
 
 
-def _die(server, road, settings, draw, number):
+def _die(server, pipeline, settings, draw, number):
     """Of one thing, so often over the same records that there would be a culprit if one of them could be it."""
     for burst in range(2):
         small, points = draw.choice(list(DEADLY_POINTS.items()))
         deaths = [draw.choice(points) for _ in range(draw.randint(6, 8))]
         right = draw.choice((None, draw.choice(RIGHTS)))
-        road.publish(mixed(f"{number}-{burst}", FEW))
+        pipeline.publish(mixed(f"{number}-{burst}", FEW))
         if right is None:
             print(f"{number}: PostgreSQL is killed {'; '.join(deaths)}", flush=True)
             for place, point in enumerate(deaths):
                 with projector(settings, Plan(point, signal.SIGSTOP, member="it", small=small)) as frozen:
                     frozen.arm()
-                    road.publish(histories(f"{number}-{burst}-{place}", FEW[:1]))
+                    pipeline.publish(histories(f"{number}-{burst}-{place}", FEW[:1]))
                     frozen.frozen()
                     server.crash()
                     if draw.random() < 0.3:
                         frozen.send(signal.SIGCONT)
-                        road.until_idle(frozen)
+                        pipeline.until_idle(frozen)
         else:
             print(f"{number}: nobody may {right}, {len(deaths)} times", flush=True)
             _execute(server, f"REVOKE {right} FROM frameledger_projector")
@@ -199,7 +201,7 @@ def _die(server, road, settings, draw, number):
                     assert refused.ended() == 1
             _execute(server, f"GRANT {right} TO frameledger_projector")
         with projector(settings, Plan(member="it")) as living:
-            road.until_idle(living)
+            pipeline.until_idle(living)
             assert living.stop() == 0
 
 
@@ -210,17 +212,17 @@ def _execute(server, statement):
 
 def test_readers_that_are_cut_off_without_a_word_read_each_frame_once(kafka, reference):
     for number, draw in rounds("readers"):
-        road = made(kafka.bootstrap_servers, reference(), reference)
-        asyncio.run(_cut_off(road, draw, number))
-        finish(road)
-        road.check(every=20)
+        pipeline = made(kafka.bootstrap_servers, reference(), reference)
+        asyncio.run(_cut_off(pipeline, draw, number))
+        finish(pipeline)
+        pipeline.check(every=20)
 
 
-async def _cut_off(road, draw, number):
+async def _cut_off(pipeline, draw, number):
     """The way to the first host forgets its connections, or is silent for good; the second host is always there."""
-    async with way_to(road.address) as (way, through):
-        address = SecretStr(both(through, road.address))
-        settings = road.settings.model_copy(update={"database_url": address})
+    async with way_to(pipeline.address) as (way, through):
+        address = SecretStr(both(through, pipeline.address))
+        settings = pipeline.settings.model_copy(update={"database_url": address})
         records = histories(str(number), FEW)
         cuts = sorted(draw.sample(range(len(records)), draw.randint(1, 3)))
         how = [draw.choice([way.forget, way.forget, way.fall_silent]) for _ in cuts]
@@ -232,15 +234,17 @@ async def _cut_off(road, draw, number):
             async with Client(settings) as client, asyncio.timeout(PROGRAM), asyncio.TaskGroup() as tasks:
                 reading = [tasks.create_task(_read(client, f"{name}-{number}")) for name in FEW]
                 for begin, stop, cut in zip([0, *cuts], cuts, how, strict=False):
-                    await asyncio.to_thread(road.publish, records[begin:stop])
+                    await asyncio.to_thread(pipeline.publish, records[begin:stop])
                     cut()
-                await asyncio.to_thread(road.publish, records[cuts[-1] :])
+                await asyncio.to_thread(pipeline.publish, records[cuts[-1] :])
                 for name in FEW:
                     # It is told when this is stored, by the database that it lost.
                     await client.publish(f"{name}-{number}", THE_END, wait=True, within=ON_SERVERS)
-            await asyncio.to_thread(road.until_idle, folding)
+            await asyncio.to_thread(pipeline.until_idle, folding)
     for name, task in zip(FEW, reading, strict=True):
-        stored = rows(road, "SELECT version FROM frames WHERE context_id = %s ORDER BY 1", f"{name}-{number}")
+        stored = rows(
+            pipeline, "SELECT version FROM frames WHERE context_id = %s ORDER BY 1", f"{name}-{number}"
+        )
         assert task.result() == [version for (version,) in stored]
 
 

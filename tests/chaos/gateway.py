@@ -15,7 +15,7 @@ from tests.integration.test_database_crash import crashing
 from tests.support.gateway import running
 from tests.support.gateway_crowd import Audience, Talker, Writers, check
 from tests.support.killable import Plan, projector
-from tests.support.road import made, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import made, own_pipeline  # noqa: F401  # a fixture
 
 from frameledger_services.embedded import ports
 
@@ -27,11 +27,11 @@ FOLLOWED_APPENDS = APPENDS // 5
 
 
 class Stage:
-    """A gateway and a projector on a road; each can be killed, and is there again then."""
+    """A gateway and a projector on a pipeline; each can be killed, and is there again then."""
 
-    def __init__(self, road, stack):
+    def __init__(self, pipeline, stack):
         self.port = ports.choose(0)
-        self._settings = road.settings
+        self._settings = pipeline.settings
         self._gateway, self._projector = (stack.enter_context(ExitStack()) for _ in range(2))
         self._begin_gateway()
         self._begin_projector()
@@ -63,10 +63,10 @@ def kill_some(draw, writers, kills):
     writers.until_answered(writers.batches)
 
 
-def test_every_append_counts_once_however_often_the_gateway_is_killed(road):
+def test_every_append_counts_once_however_often_the_gateway_is_killed(pipeline):
     print(f"\nCHAOS_SEED={SEED} CHAOS_APPENDS={APPENDS}")
     with ExitStack() as stack:
-        stage = Stage(road, stack)
+        stage = Stage(pipeline, stack)
         writers = Writers("chaos", WRITERS, stage.port, APPENDS // WRITERS, SEED)
         talkers = [
             Talker(f"talks-{number}", stage.port, APPENDS // WRITERS, writers) for number in range(TALKERS)
@@ -77,12 +77,12 @@ def test_every_append_counts_once_however_often_the_gateway_is_killed(road):
         kill_some(random.Random(SEED), writers, [stage.kill_gateway])
         for one in talkers:
             one.join(ON_SERVERS)
-        road.until_idle(stage.projector)
-        check(road.address, writers, talkers=talkers)
+        pipeline.until_idle(stage.projector)
+        check(pipeline.address, writers, talkers=talkers)
         assert stage.projector.stop() == 0
     print(f"{writers.lost} answers were lost")
     assert writers.lost > KILLS
-    road.check(every=500)
+    pipeline.check(every=500)
 
 
 def test_every_stream_has_each_version_once_though_all_that_serves_it_is_killed(kafka, reference, tmp_path):  # noqa: F811
@@ -91,18 +91,18 @@ def test_every_stream_has_each_version_once_though_all_that_serves_it_is_killed(
         crashing(tmp_path / "server") as server,
         ExitStack() as stack,
     ):
-        road = made(kafka.bootstrap_servers, server.address, reference)
-        stage = Stage(road, stack)
+        pipeline = made(kafka.bootstrap_servers, server.address, reference)
+        stage = Stage(pipeline, stack)
         writers = Writers("followed", WRITERS, stage.port, FOLLOWED_APPENDS // WRITERS, SEED)
         audience = Audience(stage.port, writers.context_ids, STREAMS)
         writers.start()
-        road.until("SELECT count(*) = %s FROM contexts", WRITERS)
+        pipeline.until("SELECT count(*) = %s FROM contexts", WRITERS)
         audience.start()
         kill_some(random.Random(SEED), writers, [stage.kill_gateway, stage.kill_projector, server.crash])
-        road.until_idle(stage.projector)
-        check(road.address, writers, audience)
+        pipeline.until_idle(stage.projector)
+        check(pipeline.address, writers, audience)
         resets = sum(event.name == "reset" for _, browser in audience.browsers for event in browser.events)
         print(f"{writers.lost} answers were lost, {resets} streams began anew")
         assert all(browser.connections > 1 for _, browser in audience.browsers)
         assert stage.projector.stop() == 0
-        road.check(every=500)
+        pipeline.check(every=500)

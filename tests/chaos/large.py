@@ -15,7 +15,7 @@ import psutil
 import psycopg
 from tests.support.batches import value_of
 from tests.support.killable import projector
-from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import own_pipeline  # noqa: F401  # a fixture
 
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import AnyFrame
@@ -34,7 +34,7 @@ MORE_AT_MOST = 1.25
 """The projector's memory at the end, against that after a tenth."""
 
 
-def test_a_conversation_of_a_million_frames(road):
+def test_a_conversation_of_a_million_frames(pipeline):
     """All of it folds as it does in memory, and its last frames cost no more memory than its first."""
     folding = Folding(Conversation.new(ContextId("long")))
     spoken: Counter[str] = Counter()
@@ -46,9 +46,9 @@ def test_a_conversation_of_a_million_frames(road):
             spoken[step.outcome] += 1
             yield "long", frame
 
-    _project(road, frames(), FRAMES)
+    _project(pipeline, frames(), FRAMES)
     context = folding.conversation().context.to_wire()
-    with psycopg.connect(road.address) as connection:
+    with psycopg.connect(pipeline.address) as connection:
         assert value_of(connection, "SELECT version FROM contexts") == FRAMES
         assert value_of(
             connection,
@@ -60,26 +60,26 @@ def test_a_conversation_of_a_million_frames(road):
         assert value_of(connection, "SELECT intact FROM verify_chain('long')") is True
 
 
-def test_a_hundred_thousand_conversations_that_all_begin_at_once(road):
+def test_a_hundred_thousand_conversations_that_all_begin_at_once(pipeline):
     """A frame of each and then another of each: none of them is remembered by then."""
     talks = {name: conversation(name, FRAME_BYTES) for name in context_ids(CONTEXTS)}
     frames = ((name, next(talk)) for _ in range(2) for name, talk in talks.items())
-    _project(road, frames, 2 * CONTEXTS)
-    with psycopg.connect(road.address) as connection:
+    _project(pipeline, frames, 2 * CONTEXTS)
+    with psycopg.connect(pipeline.address) as connection:
         assert value_of(connection, "SELECT count(*) FROM contexts WHERE version = 2") == CONTEXTS
         assert value_of(connection, "SELECT count(*) FROM frames WHERE outcome = 'applied'") == 2 * CONTEXTS
 
 
-def _project(road, frames: Iterable[tuple[str, AnyFrame]], count: int) -> None:
+def _project(pipeline, frames: Iterable[tuple[str, AnyFrame]], count: int) -> None:
     """Publish everything, then have one projector come to the end of it; its memory on the way is bounded."""
     began = time.monotonic()
-    asyncio.run(_publish(road, frames))
+    asyncio.run(_publish(pipeline, frames))
     published = time.monotonic()
-    with projector(road.settings) as running:
+    with projector(pipeline.settings) as running:
         process = psutil.Process(running.pid)
-        _until(road, count // 10, running)
+        _until(pipeline, count // 10, running)
         early = process.memory_info().rss / 1e6
-        _until(road, count, running)
+        _until(pipeline, count, running)
         late = process.memory_info().rss / 1e6
         done = time.monotonic()
         assert running.stop() == 0
@@ -91,16 +91,16 @@ def _project(road, frames: Iterable[tuple[str, AnyFrame]], count: int) -> None:
     assert late <= MORE_AT_MOST * early
 
 
-async def _publish(road, frames: Iterable[tuple[str, AnyFrame]]) -> None:
+async def _publish(pipeline, frames: Iterable[tuple[str, AnyFrame]]) -> None:
     records = (record_of(name, frame) for name, frame in frames)
-    async with Producer(road.settings) as producer:
+    async with Producer(pipeline.settings) as producer:
         while some := list(islice(records, AT_ONCE)):
-            await producer.publish(road.names.frames, some, within=DEADLINE)
+            await producer.publish(pipeline.names.frames, some, within=DEADLINE)
 
 
-def _until(road, count: int, running) -> None:
+def _until(pipeline, count: int, running) -> None:
     until = time.monotonic() + DEADLINE
-    with psycopg.connect(road.address, autocommit=True) as connection:
+    with psycopg.connect(pipeline.address, autocommit=True) as connection:
         connection.execute(f"LISTEN {CHANNEL}")
         while value_of(connection, "SELECT coalesce(sum(next_offset), 0) FROM projections") < count:
             assert running.is_alive(), "the projector ended"

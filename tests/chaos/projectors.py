@@ -10,7 +10,7 @@ import signal
 
 import psycopg
 from tests.support.killable import AT_ONCE, OWNER, STATEMENT_PER_TABLE, STEPS, Plan, finish, projector
-from tests.support.road import FEW, histories, mixed, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import FEW, histories, mixed, own_pipeline  # noqa: F401  # a fixture
 
 SEED = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1 << 32)))
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "30"))
@@ -25,7 +25,7 @@ POINTS = (
 )
 
 
-def test_pairs_of_faults_change_nothing(road):
+def test_pairs_of_faults_change_nothing(pipeline):
     draw = random.Random(SEED)
     print(f"\nCHAOS_SEED={SEED} CHAOS_ROUNDS={ROUNDS}")
     for number in range(1, ROUNDS + 1):
@@ -41,30 +41,30 @@ def test_pairs_of_faults_change_nothing(road):
         drops = draw.random() < 0.3
         said = [f"{plan.signal.name} {plan.point} ({plan.group or 'its group'})" for plan in plans]
         print(f"{number}: {'; '.join(said)}{'; the connection drops' if drops else ''}", flush=True)
-        _round(road, number, plans, drops)
+        _round(pipeline, number, plans, drops)
         if number % CHECK_EVERY == 0 or number == ROUNDS:
-            finish(road)
-            road.check(every=20)
+            finish(pipeline)
+            pipeline.check(every=20)
 
 
-def _round(road, number, plans, drops):
+def _round(pipeline, number, plans, drops):
     """Both are armed from the start. A third one finishes what they leave; then those who were frozen come back."""
     with (
-        projector(road.settings, plans[0]) as first,
-        projector(road.settings, plans[1]) as second,
+        projector(pipeline.settings, plans[0]) as first,
+        projector(pipeline.settings, plans[1]) as second,
     ):
         for one in (first, second):
             one.arm()
         records = mixed(str(number), FEW)
-        road.publish(records[: len(records) // 2])
+        pipeline.publish(records[: len(records) // 2])
         if drops:
-            with psycopg.connect(road.address, autocommit=True) as connection:
+            with psycopg.connect(pipeline.address, autocommit=True) as connection:
                 connection.execute(f"SELECT pg_terminate_backend(({OWNER}))")
-        with projector(road.settings) as third:
-            road.publish(records[len(records) // 2 :])
-            road.until_idle(third)
+        with projector(pipeline.settings) as third:
+            pipeline.publish(records[len(records) // 2 :])
+            pipeline.until_idle(third)
             for one, plan in ((first, plans[0]), (second, plans[1])):
                 if one.is_alive() and plan.signal == signal.SIGSTOP:
                     one.send(signal.SIGCONT)
-            road.publish(histories(f"{number}-after", FEW[:1]))
-            road.until_idle(third)
+            pipeline.publish(histories(f"{number}-after", FEW[:1]))
+            pipeline.until_idle(third)

@@ -15,8 +15,8 @@ from itertools import islice
 import psycopg
 from tests.support.batches import value_of
 from tests.support.killable import Plan, projector
+from tests.support.pipeline import own_pipeline  # noqa: F401  # a fixture
 from tests.support.rebuilding import killed_at, rebuild_in
-from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger_services.bench.road.stream import interleaved, record_of
 from frameledger_services.event_log.producer import Producer
@@ -36,52 +36,52 @@ TAMPER = """
 """
 
 
-def test_a_rebuild_while_frames_come_in_ends_equal_and_publishing_is_never_refused(road):
+def test_a_rebuild_while_frames_come_in_ends_equal_and_publishing_is_never_refused(pipeline):
     print(f"\nCHAOS_SEED={SEED}, {FRAMES:,} frames, {RATE:,} a second meanwhile")
     chance = random.Random(SEED)
     talks = interleaved(CONTEXTS, 10 * FRAMES // CONTEXTS, FRAME_BYTES)
-    with projector(road.settings, Plan(member="it")) as running:
-        asyncio.run(publish(road, islice(talks, FRAMES)))
-        road.until_idle(running)
-        with psycopg.connect(road.address, autocommit=True) as connection:
+    with projector(pipeline.settings, Plan(member="it")) as running:
+        asyncio.run(publish(pipeline, islice(talks, FRAMES)))
+        pipeline.until_idle(running)
+        with psycopg.connect(pipeline.address, autocommit=True) as connection:
             connection.execute(TAMPER)
         over = threading.Event()
         with ThreadPoolExecutor(1) as beside:
-            publishing = beside.submit(lambda: asyncio.run(publish_until(road, talks, over)))
+            publishing = beside.submit(lambda: asyncio.run(publish_until(pipeline, talks, over)))
             try:
                 began = time.monotonic()
                 for _ in range(KILLS):
-                    killed_at(road.address, chance.randrange(200, 4_000), road.names)
-                done = rebuild_in(road.address, names=road.names)
+                    killed_at(pipeline.address, chance.randrange(200, 4_000), pipeline.names)
+                done = rebuild_in(pipeline.address, names=pipeline.names)
                 took = time.monotonic() - began
             finally:
                 over.set()
             published = publishing.result()
-        road.until_idle(running)
+        pipeline.until_idle(running)
         assert done.progress.failed_count == 0
-        assert rebuild_in(road.address, names=road.names, apply=False).progress.differ_count == 0
+        assert rebuild_in(pipeline.address, names=pipeline.names, apply=False).progress.differ_count == 0
         assert running.stop() == 0
-    with psycopg.connect(road.address) as connection:
+    with psycopg.connect(pipeline.address) as connection:
         assert value_of(connection, "SELECT count(*) FROM frames") == FRAMES + published
         assert value_of(connection, "SELECT count(*) FROM contexts WHERE rebuilt > 0") == CONTEXTS
     print(f"rebuilt in {took:.0f} s with {KILLS} kills; {published:,} frames came meanwhile")
-    road.check(every=997)
+    pipeline.check(every=997)
 
 
-async def publish(road, frames):
-    async with Producer(road.settings) as producer:
+async def publish(pipeline, frames):
+    async with Producer(pipeline.settings) as producer:
         for some in chunks(frames, 2_000):
-            await producer.publish(road.names.frames, [record_of(*one) for one in some])
+            await producer.publish(pipeline.names.frames, [record_of(*one) for one in some])
 
 
-async def publish_until(road, frames, over):
+async def publish_until(pipeline, frames, over):
     """Publish `RATE` frames a second until it is over. Returns how many; raises if one is refused."""
     published, each = 0, int(RATE * TICK)
-    async with Producer(road.settings) as producer:
+    async with Producer(pipeline.settings) as producer:
         while not over.is_set():
             due = time.monotonic() + TICK
             some = list(islice(frames, each))
-            await producer.publish(road.names.frames, [record_of(*one) for one in some])
+            await producer.publish(pipeline.names.frames, [record_of(*one) for one in some])
             published += len(some)
             over.wait(max(0.0, due - time.monotonic()))
     return published

@@ -16,7 +16,7 @@ from tests.bounds import ON_SERVERS, scaled
 from tests.support.databases import made as database
 from tests.support.gateway import running
 from tests.support.killable import projector
-from tests.support.road import Raw, histories, made
+from tests.support.pipeline import Raw, histories, made
 
 from frameledger.context import LLMContext
 from frameledger.frames import (
@@ -54,33 +54,35 @@ _numbers = itertools.count(1)
 class Servers:
     """A broker, a database, a projector and a gateway."""
 
-    def __init__(self, road, projecting, url):
-        self.road = road
+    def __init__(self, pipeline, projecting, url):
+        self.pipeline = pipeline
         self.projecting = projecting
         self.url = url
 
     def client(self, kind, **also):
-        return kind(self.road.settings, **also) if kind in (Client, SyncClient) else kind(self.url)
+        return kind(self.pipeline.settings, **also) if kind in (Client, SyncClient) else kind(self.url)
 
     def values(self, context_id):
         """The values of the records of a conversation, and their headers."""
         return [
-            (one.value, dict(one.headers)) for one in self.road.records() if one.key == context_id.encode()
+            (one.value, dict(one.headers))
+            for one in self.pipeline.records()
+            if one.key == context_id.encode()
         ]
 
 
 @pytest.fixture(scope="module")
 def servers(kafka, database_server, migrated_template):
     with database(database_server, template=migrated_template) as (_, address):
-        road = made(kafka.bootstrap_servers, address, None)
-        with projector(road.settings) as projecting:
+        pipeline = made(kafka.bootstrap_servers, address, None)
+        with projector(pipeline.settings) as projecting:
             also = {
                 "gateway_port": str(ports.choose(0)),
                 "gateway_requests_per_sec": "1000000",
                 "gateway_burst": "1000000",
             }
-            with running(road.settings, **also) as gateway:
-                yield Servers(road, projecting, gateway.address)
+            with running(pipeline.settings, **also) as gateway:
+                yield Servers(pipeline, projecting, gateway.address)
             assert projecting.stop() == 0
 
 
@@ -143,7 +145,7 @@ def test_what_is_published_lies_on_the_log_byte_for_byte_and_says_what_caused_it
     assert records[3][0] == strange
     assert [one.frame_id for one in published] == ["one", "two", "three", "strange"]
     assert [one.type for one in published] == ["LLMTextFrame", "LLMTextFrame", "Wink", "LLMRunFrame"]
-    assert {one.topic for one in published} == {servers.road.names.frames}
+    assert {one.topic for one in published} == {servers.pipeline.names.frames}
     assert [one.offset for one in published] == list(range(published[0].offset, published[0].offset + 4))
     assert told(published) == [(one.type, None, None, None, False) for one in published]
     assert all(decode(value).produced_at for value, _ in records[:3])
@@ -291,7 +293,7 @@ def test_every_version_of_a_conversation_and_every_frame_read_alike(servers, con
     names = [f"{name}-{context_id}" for name in RECORDED]
     said = b'"messages":[{"role":"user","content":"\\ud83d \xe2\x80\xa8"}],\r"n":%d' % 2**70
     odd = b'{"type":\r\n"LLMMessagesAppendFrame",\n%s}' % said
-    servers.road.publish(
+    servers.pipeline.publish(
         [
             *histories(context_id, RECORDED),
             Raw(context_id.encode(), odd),
@@ -300,7 +302,7 @@ def test_every_version_of_a_conversation_and_every_frame_read_alike(servers, con
             Raw(context_id.encode(), b'{"type":"LLMConfigureOutputFrame","skip_tts":true}'),
         ]
     )
-    servers.road.until_idle(servers.projecting)
+    servers.pipeline.until_idle(servers.projecting)
 
     async def read(kind):
         found = []
@@ -411,7 +413,7 @@ def test_an_id_is_any_text(use, context_id, name, kind):
 def test_who_follows_gets_each_frame_once_whoever_says_it(servers, use, context_id):
     async def work(client):
         seen = []
-        async with Client(servers.road.settings) as other, aclosing(client.follow(context_id)) as frames:
+        async with Client(servers.pipeline.settings) as other, aclosing(client.follow(context_id)) as frames:
             # It is not there yet.
             first = asyncio.create_task(anext(frames))
             await other.publish(context_id, append("one"), append("two"))
@@ -436,7 +438,7 @@ def test_who_follows_gets_each_frame_once_whoever_says_it(servers, use, context_
 @pytest.mark.regression("journey 86")
 def test_a_conversation_that_was_erased_is_told_as_erased(servers, use, context_id):
     async def work(client):
-        async with Client(servers.road.settings) as other:
+        async with Client(servers.pipeline.settings) as other:
             await other.publish(context_id, append("one"), append("two"), wait=True, within=ON_SERVERS)
             await other.erase(context_id, why="request 17", within=ON_SERVERS)
         with pytest.raises(ContextErasedError, match="request 17") as raised:

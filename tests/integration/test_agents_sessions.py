@@ -6,7 +6,7 @@ import psycopg
 from tests.bounds import ON_SERVERS
 from tests.support.killable import projector
 from tests.support.pages import ROOT, blocks
-from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import own_pipeline  # noqa: F401  # a fixture
 from tests.unit.test_agents_session import ITEMS
 
 from frameledger_services.agents_sdk import FrameledgerSession
@@ -16,7 +16,7 @@ SESSION = "ticket-7"
 PAGE = ROOT / "infra" / "docs" / "how-to" / "frameworks.md"
 
 
-def test_items_come_out_as_they_went_in_and_two_who_pop_at_once_get_one_each(road):
+def test_items_come_out_as_they_went_in_and_two_who_pop_at_once_get_one_each(pipeline):
     async def use(settings):
         async with Client(settings) as ours, Client(settings) as theirs:
             one = FrameledgerSession(SESSION, ours, within=ON_SERVERS)
@@ -35,16 +35,16 @@ def test_items_come_out_as_they_went_in_and_two_who_pop_at_once_get_one_each(roa
             before = await ours.context(SESSION, version)
             return everything, newest, popped, left, before
 
-    with projector(road.settings) as running:
-        everything, newest, popped, left, before = asyncio.run(use(road.settings))
-        road.check(running)
+    with projector(pipeline.settings) as running:
+        everything, newest, popped, left, before = asyncio.run(use(pipeline.settings))
+        pipeline.check(running)
     assert everything == ITEMS
     assert newest == ITEMS[-2:]
     assert sorted(map(ITEMS.index, popped)) == [len(ITEMS) - 2, len(ITEMS) - 1]
     assert left == ITEMS[:-2]
     # What was cleared stays readable at the version that had it.
     assert len(before.context.messages) == len(left)
-    with psycopg.connect(road.address) as connection:
+    with psycopg.connect(pipeline.address) as connection:
         assert connection.execute("SELECT count(*) FROM runs").fetchone() == (0,)
         [shown] = [block.text for block in blocks(PAGE) if block.language == "sql" and SESSION in block.text]
         for question in filter(str.strip, shown.split(";")):

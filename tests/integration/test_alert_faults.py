@@ -21,9 +21,9 @@ from tests.bounds import IN_PROCESS, ON_SERVERS, scaled
 from tests.support import databases
 from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, QUICK, called, talking
 from tests.support.metric_series import series_of
+from tests.support.pipeline import Raw
+from tests.support.pipeline import made as pipeline_made
 from tests.support.polling import NOTIFICATION_SECONDS
-from tests.support.road import Raw
-from tests.support.road import made as road_made
 from tests.support.tcp_proxy import redirected, wire
 from tests.unit.rules.dsl import answer, ask, speak
 from tests.unit.test_alerts import NAME, queries
@@ -72,9 +72,9 @@ class Counted(ProcessMetrics):
 class Stack:
     """The services, in a loop of their own."""
 
-    def __init__(self, road):
-        self.road = road
-        self.settings = road.settings.model_copy(
+    def __init__(self, pipeline):
+        self.pipeline = pipeline
+        self.settings = pipeline.settings.model_copy(
             update={
                 **QUICK,
                 "timekeeper_every_secs": 0.05,
@@ -161,7 +161,7 @@ class Stack:
 
     def until(self, holds):
         """Wait until `holds` returns true. It is called after each batch of the projector, and at an interval."""
-        with psycopg.connect(self.road.address, autocommit=True) as connection:
+        with psycopg.connect(self.pipeline.address, autocommit=True) as connection:
             connection.execute("LISTEN frameledger_progress")
             for _ in range(int(ON_SERVERS / NOTIFICATION_SECONDS)):
                 if holds():
@@ -179,11 +179,11 @@ def one_stack(kafka, database_server, migrated_template):
         pytest.MonkeyPatch.context() as quick,
         databases.made(database_server, template=migrated_template) as (_, address),
     ):
-        road = road_made(kafka.bootstrap_servers, SecretStr(address), None)
+        pipeline = pipeline_made(kafka.bootstrap_servers, SecretStr(address), None)
         quick.setattr(work_to_do, "EVERY_SECONDS", 0.05)
         quick.setattr(health, "CHECK_SECONDS", scaled(1.0))
         quick.setattr(health, "KEPT_SECONDS", 0.0)
-        stack = Stack(road)
+        stack = Stack(pipeline)
         stack.begin()
         try:
             yield stack
@@ -199,11 +199,11 @@ def test_while_no_projector_runs_the_timekeeper_sees_what_is_not_stored(stack):
     stack.stop("projector")
     stack.projector = Counted()
     stack.start("projector")
-    stack.road.publish([Raw(b"before", encode_frame(speak()))])
-    stack.road.until("SELECT count(*) = 1 FROM frames WHERE context_id = 'before'")
+    stack.pipeline.publish([Raw(b"before", encode_frame(speak()))])
+    stack.pipeline.until("SELECT count(*) = 1 FROM frames WHERE context_id = 'before'")
     stack.until(lambda: behind() == 0)
     stack.stop("projector")
-    stack.road.publish([Raw(b"before", encode_frame(speak()))])
+    stack.pipeline.publish([Raw(b"before", encode_frame(speak()))])
     stack.until(lambda: behind() == 1)
     stack.start("projector")
     stack.until(lambda: behind() == 0)
@@ -271,7 +271,7 @@ def test_a_loop_that_stands_still_is_not_ready(stack):
 def test_a_worker_that_is_judged_dead_counts_the_lease_that_it_lost(stack):
     lost = "frameledger_work_leases_lost_total"
     before = stack.functions.value(lost)
-    with psycopg.connect(stack.road.address, autocommit=True) as connection:
+    with psycopg.connect(stack.pipeline.address, autocommit=True) as connection:
         # The worker is there: it may have been judged dead before, and begins anew then.
         alive = "kind = 'functions' AND stopped_at IS NULL"
         stack.until(
@@ -288,20 +288,20 @@ def test_a_projector_from_whom_another_one_takes_its_partitions_counts_that(stac
     fenced = "frameledger_projector_fenced_total"
     before = stack.projector.value(fenced)
     # Once a frame is stored, the projector owns the partition, so it can be taken from it.
-    stack.road.publish([Raw(b"fought over", encode_frame(speak()))])
-    stack.road.until("SELECT count(*) = 1 FROM frames WHERE context_id = 'fought over'")
-    with psycopg.connect(stack.road.address, autocommit=True) as connection:
+    stack.pipeline.publish([Raw(b"fought over", encode_frame(speak()))])
+    stack.pipeline.until("SELECT count(*) = 1 FROM frames WHERE context_id = 'fought over'")
+    with psycopg.connect(stack.pipeline.address, autocommit=True) as connection:
         connection.execute("UPDATE projections SET epoch = epoch + 1")
-    stack.road.publish([Raw(b"fought over", encode_frame(speak()))])
+    stack.pipeline.publish([Raw(b"fought over", encode_frame(speak()))])
     stack.until(lambda: stack.projector.value(fenced) > before)
-    stack.road.until("SELECT count(*) = 2 FROM frames WHERE context_id = 'fought over'")
+    stack.pipeline.until("SELECT count(*) = 2 FROM frames WHERE context_id = 'fought over'")
 
 
 def test_an_effect_that_waits_in_the_outbox_is_seen_with_its_age(stack):
     oldest = "frameledger_outbox_oldest_seconds"
     stack.until(lambda: stack.timekeeper.value(oldest) == 0)
     # A row as a projector leaves it that dies before it publishes the effect; an hour old.
-    with psycopg.connect(stack.road.address, autocommit=True) as connection:
+    with psycopg.connect(stack.pipeline.address, autocommit=True) as connection:
         connection.execute(
             'INSERT INTO outbox (topic, partition, "offset", ordinal, recorded_at, kind, to_topic, headers)'
             " VALUES ('another', 0, 0, 0, clock_timestamp() - interval '1 hour', 'effect', 'gone', '[]')"
@@ -315,7 +315,7 @@ def test_an_answer_is_counted_with_the_time_until_its_first_text(stack):
     first = "frameledger_run_first_text_seconds_count"
     assert not stack.projector.value(first)
     frames = [ask(), *answer("At last.")]
-    stack.road.publish([Raw(b"slow", encode_frame(one)) for one in frames])
+    stack.pipeline.publish([Raw(b"slow", encode_frame(one)) for one in frames])
     stack.until(lambda: stack.projector.value(first) == 1)
 
 
@@ -327,13 +327,13 @@ def test_a_conversation_that_cannot_be_folded_is_counted_as_parked(stack, monkey
 
     monkeypatch.setattr(batch_fold, "evolve", failing)
     stack.until(lambda: stack.timekeeper.value("frameledger_contexts_parked") == 0)
-    stack.road.publish([Raw(b"poisoned", encode_frame(speak()))])
+    stack.pipeline.publish([Raw(b"poisoned", encode_frame(speak()))])
     stack.until(lambda: stack.timekeeper.value("frameledger_contexts_parked") == 1)
     stack.until(lambda: stack.projector.value("frameledger_projector_frames_total", outcome="parked") == 1)
 
 
 def test_bytes_that_are_no_frame_are_counted_with_what_is_wrong(stack):
-    stack.road.publish([Raw(b"broken", b"[1, 2]")])
+    stack.pipeline.publish([Raw(b"broken", b"[1, 2]")])
     stack.until(
         lambda: stack.projector.value("frameledger_projector_rejected_total", code="not_an_object") == 1
     )
@@ -424,7 +424,7 @@ def test_a_run_that_nobody_takes_is_open_until_the_timekeeper_gives_it_up(stack)
     stack.stop("timekeeper")
     stack.settings = stack.settings.model_copy(update={"timekeeper_run_unclaimed_secs": scaled(0.5)})
     stack.start("timekeeper")
-    stack.road.publish([Raw(b"unclaimed", encode_frame(ask()))])
+    stack.pipeline.publish([Raw(b"unclaimed", encode_frame(ask()))])
     settled = "frameledger_timekeeper_settled_total"
     stack.until(lambda: stack.timekeeper.value(settled, rule="run_unclaimed"))
     stack.until(lambda: stack.projector.value("frameledger_runs_total", status="failed"))
@@ -471,15 +471,15 @@ def test_a_key_that_is_wrong_is_counted_as_a_refusal_of_the_provider_and_its_fai
         stack.start("timekeeper")
         stack.start("inference")
         try:
-            stack.road.publish([Raw(b"keyless", encode_frame(ask()))])
+            stack.pipeline.publish([Raw(b"keyless", encode_frame(ask()))])
             asked = "gen_ai_client_inference_duration_seconds_count"
             stack.until(lambda: stack.inference.value(asked, error_type="provider_refused"))
-            stack.road.until(
+            stack.pipeline.until(
                 "SELECT count(*) = 1 FROM runs WHERE context_id = 'keyless' AND error_code = 'provider_refused'"
             )
             assert stack.inference.value(asked, gen_ai_provider_name="openai") >= 1
             fails.set()
-            stack.road.publish([Raw(b"failing", encode_frame(ask()))])
+            stack.pipeline.publish([Raw(b"failing", encode_frame(ask()))])
             stack.until(lambda: stack.inference.value(asked, error_type="provider_unavailable"))
             assert KEY not in generate_latest(stack.inference.registry).decode()
         finally:

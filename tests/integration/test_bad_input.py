@@ -6,11 +6,11 @@ import json
 import psycopg
 from tests.support.batches import value_of
 from tests.support.killable import projector
-from tests.support.road import (  # noqa: F401  # a fixture
+from tests.support.pipeline import (  # noqa: F401  # a fixture
     PARTITIONS,
     Raw,
     histories,
-    road_of_its_own,
+    own_pipeline,
 )
 from tests.unit.test_record import FRAMES, REFUSED
 
@@ -152,7 +152,7 @@ def cases():
     yield "no frame in a foreign partition", [Raw(b"foreign", b"no frame", partition=foreign)], "not_json"
 
 
-def test_every_record_ends_where_it_should_and_no_conversation_waits_for_it(road):
+def test_every_record_ends_where_it_should_and_no_conversation_waits_for_it(pipeline):
     good = iter(histories("good"))
     records: list[Raw] = []
     meant: dict[int, tuple[str, str]] = {}
@@ -161,11 +161,11 @@ def test_every_record_ends_where_it_should_and_no_conversation_waits_for_it(road
         records += some
         meant[len(records) - 1] = name, ending
     records += good
-    with projector(road.settings) as running:
-        places = road.publish(records)
-        road.until_idle(running)
+    with projector(pipeline.settings) as running:
+        places = pipeline.publish(records)
+        pipeline.until_idle(running)
         assert running.stop() == 0
-    with psycopg.connect(road.address) as connection:
+    with psycopg.connect(pipeline.address) as connection:
         stored = {
             (partition, offset): outcome
             for partition, offset, outcome in connection.execute(
@@ -194,11 +194,11 @@ def test_every_record_ends_where_it_should_and_no_conversation_waits_for_it(road
     assert len(meant) > 100
     # No record is lost: of the forwarded one the copy is stored.
     assert len(stored) + len(rejected) + repeated == len(records)
-    road.check(every=50)
+    pipeline.check(every=50)
 
 
-def test_a_frame_that_the_database_refuses_parks_its_conversation_and_no_other(road):
-    with psycopg.connect(road.address, autocommit=True) as connection:
+def test_a_frame_that_the_database_refuses_parks_its_conversation_and_no_other(pipeline):
+    with psycopg.connect(pipeline.address, autocommit=True) as connection:
         connection.execute("ALTER TABLE messages ADD CONSTRAINT refused CHECK (text <> 'refused') NOT VALID")
         records: list[Raw] = []
         for number, good in enumerate(histories("good", ["barge-in", "parallel-tools"])):
@@ -206,9 +206,9 @@ def test_a_frame_that_the_database_refuses_parks_its_conversation_and_no_other(r
             text = "refused" if number == 10 else "taken"
             value = {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": text}]}
             records.append(Raw(b"bad", json.dumps(value).encode()))
-        with projector(road.settings) as running:
-            road.publish(records)
-            road.until_idle(running)
+        with projector(pipeline.settings) as running:
+            pipeline.publish(records)
+            pipeline.until_idle(running)
             assert running.stop() == 0
         outcomes = connection.execute(
             "SELECT context_id = 'bad', outcome = 'parked', count(*)::int FROM frames GROUP BY 1, 2 ORDER BY 1, 2"

@@ -6,7 +6,7 @@ import pytest
 from tests.support.answerers import frame
 from tests.support.formatted import formatted
 from tests.support.killable import projector
-from tests.support.road import Raw, made
+from tests.support.pipeline import Raw, made
 
 from frameledger_services.embedded import kafka, ports
 
@@ -18,12 +18,12 @@ def test_a_projector_finds_brokers_that_have_other_addresses_than_before(tmp_pat
     directory = formatted(tmp_path)
     with ExitStack() as stack:
         with kafka.running(directory, port=before):
-            road = made(f"{ports.HOST}:{before},{ports.HOST}:{after}", database, None)
-            projects = stack.enter_context(projector(road.settings))
-            road.publish([Raw(b"ctx", frame("LLMRunFrame"))])
-            road.until_idle(projects)
+            pipeline = made(f"{ports.HOST}:{before},{ports.HOST}:{after}", database, None)
+            projects = stack.enter_context(projector(pipeline.settings))
+            pipeline.publish([Raw(b"ctx", frame("LLMRunFrame"))])
+            pipeline.until_idle(projects)
         with kafka.running(directory, port=after):
-            road.publish([Raw(b"ctx", frame("LLMRunFrame"))])
-            road.until_idle(projects)
-            road.until("SELECT version = 2 FROM contexts")
+            pipeline.publish([Raw(b"ctx", frame("LLMRunFrame"))])
+            pipeline.until_idle(projects)
+            pipeline.until("SELECT version = 2 FROM contexts")
             assert projects.stop() == 0

@@ -27,7 +27,7 @@ from tests.support.causes import without_origin
 from tests.support.killable import AT_ONCE, SINGLE_STATEMENT, projector
 from tests.support.killable import Plan as ProjectorPlan
 from tests.support.killable_tools import DOOMED, LASTING, Effects, Plan, tools
-from tests.support.road import made
+from tests.support.pipeline import made
 from tests.support.tcp_proxy import wire
 from tests.support.tiers import first
 from tests.support.timekeeper_process import timekeeper
@@ -88,7 +88,7 @@ comes then."""
 
 
 @contextmanager
-def a_road(kafka, database_server, migrated_template):
+def a_pipeline(kafka, database_server, migrated_template):
     with ExitStack() as kept:
 
         def another_database():
@@ -97,22 +97,22 @@ def a_road(kafka, database_server, migrated_template):
         yield made(kafka.bootstrap_servers, another_database(), another_database)
 
 
-@pytest.fixture(scope="module", name="road")
-def one_road_for_many(kafka, database_server, migrated_template):
+@pytest.fixture(scope="module", name="pipeline")
+def one_pipeline_for_many(kafka, database_server, migrated_template):
     """For tests that stop neither servers nor the projector. At the end its tables must equal the fold of its log."""
-    with a_road(kafka, database_server, migrated_template) as road:
-        databases.judging_at_once(road.address)
-        with projector(road.settings) as running:
-            yield road
-            road.check(running)
-        with psycopg.connect(road.address) as connection:
+    with a_pipeline(kafka, database_server, migrated_template) as pipeline:
+        databases.judging_at_once(pipeline.address)
+        with projector(pipeline.settings) as running:
+            yield pipeline
+            pipeline.check(running)
+        with psycopg.connect(pipeline.address) as connection:
             assert without_origin(connection) == []
 
 
-@pytest.fixture(name="road_without_projector")
-def a_road_of_its_own(kafka, database_server, migrated_template):
-    with a_road(kafka, database_server, migrated_template) as road:
-        yield road
+@pytest.fixture(name="pipeline_without_projector")
+def a_pipeline_of_its_own(kafka, database_server, migrated_template):
+    with a_pipeline(kafka, database_server, migrated_template) as pipeline:
+        yield pipeline
 
 
 @pytest.fixture(name="effects_path")
@@ -125,15 +125,15 @@ def the_effects(effects_path):
     return Effects(effects_path)
 
 
-def doomed(road):
-    return road.settings.model_copy(update=DOOMED)
+def doomed(pipeline):
+    return pipeline.settings.model_copy(update=DOOMED)
 
 
-def lasting(road):
-    return road.settings.model_copy(update=LASTING)
+def lasting(pipeline):
+    return pipeline.settings.model_copy(update=LASTING)
 
 
-def kill_all(stack, road, effects_path, points, *, safe):
+def kill_all(stack, pipeline, effects_path, points, *, safe):
     """Start a worker for each point, which serves one function, is called, and is killed there. Returns the calls by
     point."""
     word = "safe" if safe else "unsafe"
@@ -141,9 +141,9 @@ def kill_all(stack, road, effects_path, points, *, safe):
     for name, point in points.items():
         function = f"{word}_{name}"
         processes[name] = stack.enter_context(
-            tools(doomed(road), {function: safe}, effects_path, f"{function}-{stack.name}", Plan(point))
+            tools(doomed(pipeline), {function: safe}, effects_path, f"{function}-{stack.name}", Plan(point))
         )
-        [calls[name]] = ask_for(road, f"{function}-{stack.name}", function)
+        [calls[name]] = ask_for(pipeline, f"{function}-{stack.name}", function)
     for name, process in processes.items():
         assert process.ended() == -signal.SIGKILL, name
     return calls
@@ -159,63 +159,65 @@ class Stack(ExitStack):
 
 @pytest.mark.parametrize("names", halves(UNSAFE), ids=HALVES)
 def test_whatever_step_a_worker_is_killed_at_an_unsafe_call_has_its_effect_once_at_most(
-    road, effects, effects_path, names
+    pipeline, effects, effects_path, names
 ):
     with Stack("killed") as stack:
         points = {name: UNSAFE[name][0] for name in names}
-        calls = kill_all(stack, road, effects_path, points, safe=False)
+        calls = kill_all(stack, pipeline, effects_path, points, safe=False)
         served = {f"unsafe_{name}": False for name in names}
-        stack.enter_context(tools(lasting(road), served, effects_path, f"heir-{names[0]}"))
-        until_at_rest(road, calls.values())
+        stack.enter_context(tools(lasting(pipeline), served, effects_path, f"heir-{names[0]}"))
+        until_at_rest(pipeline, calls.values())
     for name in names:
         _, how, counts = UNSAFE[name]
-        assert status(road, calls[name]) == how, (name, log_of(road, calls[name]))
-        assert len(effects.of(calls[name])) in counts, (name, log_of(road, calls[name]))
-    check(road, effects, calls.values(), safe=False)
+        assert status(pipeline, calls[name]) == how, (name, log_of(pipeline, calls[name]))
+        assert len(effects.of(calls[name])) in counts, (name, log_of(pipeline, calls[name]))
+    check(pipeline, effects, calls.values(), safe=False)
 
 
 @pytest.mark.parametrize("names", halves(SAFE), ids=HALVES)
-def test_whatever_step_a_worker_is_killed_at_a_safe_call_is_done(road, effects, effects_path, names):
+def test_whatever_step_a_worker_is_killed_at_a_safe_call_is_done(pipeline, effects, effects_path, names):
     with Stack("killed") as stack:
         points = {name: SAFE[name][0] for name in names}
-        calls = kill_all(stack, road, effects_path, points, safe=True)
+        calls = kill_all(stack, pipeline, effects_path, points, safe=True)
         served = {f"safe_{name}": True for name in names}
-        stack.enter_context(tools(lasting(road), served, effects_path, f"safe-heir-{names[0]}"))
-        until_at_rest(road, calls.values())
+        stack.enter_context(tools(lasting(pipeline), served, effects_path, f"safe-heir-{names[0]}"))
+        until_at_rest(pipeline, calls.values())
     for name, call in calls.items():
-        assert status(road, call) == "done", name
+        assert status(pipeline, call) == "done", name
         assert 1 <= len(effects.of(call)) <= SAFE[name][1], name
-    check(road, effects, calls.values(), safe=True)
+    check(pipeline, effects, calls.values(), safe=True)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("safe", [False, True], ids=["unsafe", "safe"])
-def test_a_call_that_is_interrupted_when_its_worker_is_dead_is_not_run(road, effects, effects_path, safe):
+def test_a_call_that_is_interrupted_when_its_worker_is_dead_is_not_run(pipeline, effects, effects_path, safe):
     begun = ("sent", *BEGUN) if not safe else ("effect", "answered")
     points = {name: UNSAFE[name][0] for name in (*NOT_BEGUN, *begun)}
     if safe:
         # These do not wait for the log.
         points |= {"sent": UNSAFE["sent"][0]}
     with Stack("interrupted") as stack:
-        calls = kill_all(stack, road, effects_path, points, safe=safe)
+        calls = kill_all(stack, pipeline, effects_path, points, safe=safe)
         before = {name: effects.of(call) for name, call in calls.items()}
-        interrupt(road, *(call.rpartition("-")[0] for call in calls.values()))
+        interrupt(pipeline, *(call.rpartition("-")[0] for call in calls.values()))
         word = "safe" if safe else "unsafe"
         heir = {f"{word}_{name}": safe for name in points}
-        stack.enter_context(tools(lasting(road), heir, effects_path, f"heir-of-interrupted-{word}"))
-        until_at_rest(road, calls.values())
+        stack.enter_context(tools(lasting(pipeline), heir, effects_path, f"heir-of-interrupted-{word}"))
+        until_at_rest(pipeline, calls.values())
     assert {name: effects.of(call) for name, call in calls.items()} == before
-    found = {name: status(road, call) for name, call in calls.items()}
+    found = {name: status(pipeline, call) for name, call in calls.items()}
     if safe:
         assert found["sent"] == "cancelled"
         assert set(found.values()) <= {"cancelled", "forgotten"}, found
     else:
         assert found == dict.fromkeys(NOT_BEGUN, "forgotten") | dict.fromkeys(begun, "ambiguous")
-    check(road, effects, calls.values(), safe=safe, interrupted=True)
+    check(pipeline, effects, calls.values(), safe=safe, interrupted=True)
 
 
 @pytest.mark.long
-def test_a_worker_that_wakes_up_when_its_call_is_another_ones_changes_nothing(road, effects, effects_path):
+def test_a_worker_that_wakes_up_when_its_call_is_another_ones_changes_nothing(
+    pipeline, effects, effects_path
+):
     """Frames that its producer had already may be sent when it resumes: they are on the log, and ignored."""
     points = {
         "unsent": ("send FunctionCallInProgressFrame", False, "done", 1),
@@ -230,18 +232,18 @@ def test_a_worker_that_wakes_up_when_its_call_is_another_ones_changes_nothing(ro
         for name, (point, safe, *_) in points.items():
             names, plan = {f"frozen_{name}": safe}, Plan(point, signal.SIGSTOP)
             frozen.append(
-                stack.enter_context(tools(doomed(road), names, effects_path, f"frozen-{name}", plan))
+                stack.enter_context(tools(doomed(pipeline), names, effects_path, f"frozen-{name}", plan))
             )
-            [calls[name]] = ask_for(road, f"frozen-{name}", f"frozen_{name}")
+            [calls[name]] = ask_for(pipeline, f"frozen-{name}", f"frozen_{name}")
         for one in frozen:
             one.frozen()
         names = {f"frozen_{name}": safe for name, (_, safe, *_) in points.items()}
-        heir = stack.enter_context(tools(lasting(road), names, effects_path, "heir-of-the-frozen"))
-        until_at_rest(road, calls.values())
+        heir = stack.enter_context(tools(lasting(pipeline), names, effects_path, "heir-of-the-frozen"))
+        until_at_rest(pipeline, calls.values())
         for one in frozen:
             one.send(signal.SIGCONT)
         for name in ("late", "later"):
-            road.until(
+            pipeline.until(
                 "SELECT EXISTS (SELECT FROM frames WHERE tool_call_id = %s AND type = %s AND outcome = 'ignored' "
                 "AND payload ->> 'call_attempt' = '1')",
                 calls[name],
@@ -250,17 +252,17 @@ def test_a_worker_that_wakes_up_when_its_call_is_another_ones_changes_nothing(ro
         assert {one.stop() for one in [*frozen, heir]} == {0}
     for name, (_, safe, how, count) in points.items():
         call = calls[name]
-        assert (status(road, call), len(effects.of(call))) == (how, count), log_of(road, call)
-        check(road, effects, [call], safe=safe)
+        assert (status(pipeline, call), len(effects.of(call))) == (how, count), log_of(pipeline, call)
+        check(pipeline, effects, [call], safe=safe)
 
 
 @pytest.mark.long
-def test_workers_come_and_go_while_calls_run_and_each_is_run_once(road, effects, effects_path):
+def test_workers_come_and_go_while_calls_run_and_each_is_run_once(pipeline, effects, effects_path):
     """The group is rebalanced each time; a worker that is killed leaves its calls ambiguous."""
     calls: list[str] = []
 
     def ask_some():
-        some = [ask_for(road, f"group-{len(calls) + number}", "group")[0] for number in range(6)]
+        some = [ask_for(pipeline, f"group-{len(calls) + number}", "group")[0] for number in range(6)]
         calls.extend(some)
         effects.until(*some)
 
@@ -268,16 +270,16 @@ def test_workers_come_and_go_while_calls_run_and_each_is_run_once(road, effects,
 
         def join():
             one = stack.enter_context(
-                tools(lasting(road), {"group": False}, effects_path, "group", Plan(holds=True))
+                tools(lasting(pipeline), {"group": False}, effects_path, "group", Plan(holds=True))
             )
             one.alive()
             ask_some()
             return one
 
         def by(process):
-            until(road, calls, "running")
+            until(pipeline, calls, "running")
             query = "SELECT tool_call_id, worker FROM tool_calls WHERE tool_call_id = ANY (%s)"
-            return [call for call, worker in rows(road, query, calls) if f"/{process.pid}/" in worker]
+            return [call for call, worker in rows(pipeline, query, calls) if f"/{process.pid}/" in worker]
 
         first, second, third = join(), join(), join()
         # The group may have rebalanced meanwhile, and assigned the partition to another worker.
@@ -286,67 +288,69 @@ def test_workers_come_and_go_while_calls_run_and_each_is_run_once(road, effects,
             assert time.monotonic() < until_dealt, "the second one is given no calls"
             ask_some()
         second.kill()
-        databases.dies(road.address, second.pid)
+        databases.dies(pipeline.address, second.pid)
         first.release()
         third.release()
         ask_some()
-        until_at_rest(road, calls)
+        until_at_rest(pipeline, calls)
         assert [first.stop(), third.stop()] == [0, 0]
     for call in calls:
-        assert status(road, call) == ("ambiguous" if call in by_second else "done"), call
+        assert status(pipeline, call) == ("ambiguous" if call in by_second else "done"), call
         assert len(effects.of(call)) == 1, call
-    check(road, effects, calls, safe=False)
+    check(pipeline, effects, calls, safe=False)
 
 
 def test_a_worker_that_is_cut_off_from_kafka_keeps_its_call_and_reports_when_it_is_back(
-    road, kafka, effects, effects_path
+    pipeline, kafka, effects, effects_path
 ):
     with wire(kafka.port) as to_kafka, ExitStack() as stack:
         cut_off = stack.enter_context(
             tools(
-                lasting(road).model_copy(update={"kafka_bootstrap_servers": f"127.0.0.1:{to_kafka.port}"}),
+                lasting(pipeline).model_copy(
+                    update={"kafka_bootstrap_servers": f"127.0.0.1:{to_kafka.port}"}
+                ),
                 {"kafka": False},
                 effects_path,
                 "kafka",
                 Plan(holds=True, broker=(kafka.port, to_kafka.port)),
             )
         )
-        [kept] = ask_for(road, "kafka-kept", "kafka")
+        [kept] = ask_for(pipeline, "kafka-kept", "kafka")
         effects.until(kept)
-        until(road, [kept], "running")
+        until(pipeline, [kept], "running")
         to_kafka.cut()
         cut_off.release()
         # The group moves the partitions to another worker, which serves later calls and does not take this one over.
-        other = stack.enter_context(tools(lasting(road), {"kafka": False}, effects_path, "kafka"))
-        [meanwhile] = ask_for(road, "kafka-meanwhile", "kafka")
-        until_at_rest(road, [meanwhile])
-        [[at]] = rows(road, "SELECT now()")
+        other = stack.enter_context(tools(lasting(pipeline), {"kafka": False}, effects_path, "kafka"))
+        [meanwhile] = ask_for(pipeline, "kafka-meanwhile", "kafka")
+        until_at_rest(pipeline, [meanwhile])
+        [[at]] = rows(pipeline, "SELECT now()")
         # Its heartbeats continue, while the other worker looks for dead workers' calls each second.
-        road.until(
+        pipeline.until(
             "SELECT max(heartbeat_at) > %s + interval '3 s' FROM workers WHERE pid = %s", at, cut_off.pid
         )
-        assert status(road, kept) == "running"
+        assert status(pipeline, kept) == "running"
         to_kafka.mend()
-        until_at_rest(road, [kept])
+        until_at_rest(pipeline, [kept])
         assert [cut_off.stop(), other.stop()] == [0, 0]
-    [[worker]] = rows(road, "SELECT worker FROM tool_calls WHERE tool_call_id = %s", kept)
+    [[worker]] = rows(pipeline, "SELECT worker FROM tool_calls WHERE tool_call_id = %s", kept)
     assert f"/{cut_off.pid}/" in worker
     for call in (kept, meanwhile):
-        assert (status(road, call), len(effects.of(call))) == ("done", 1)
-    check(road, effects, [kept, meanwhile], safe=False)
+        assert (status(pipeline, call), len(effects.of(call))) == ("done", 1)
+    check(pipeline, effects, [kept, meanwhile], safe=False)
 
 
 @pytest.mark.long
 def test_a_worker_that_is_cut_off_from_postgres_loses_its_calls_and_comes_back_as_another_one(
-    road, effects, effects_path
+    pipeline, effects, effects_path
 ):
     names = {"postgres_unsafe": False, "postgres_safe": True}
-    port = int(conninfo_to_dict(road.address)["port"])
+    port = int(conninfo_to_dict(pipeline.address)["port"])
     with wire(port) as to_postgres, ExitStack() as stack:
-        address = SecretStr(make_conninfo(road.address, host="127.0.0.1", port=to_postgres.port))
+        address = SecretStr(make_conninfo(pipeline.address, host="127.0.0.1", port=to_postgres.port))
         cut_off = stack.enter_context(
             tools(
-                doomed(road).model_copy(update={"database_url": address}),
+                doomed(pipeline).model_copy(update={"database_url": address}),
                 names,
                 effects_path,
                 "postgres",
@@ -354,44 +358,44 @@ def test_a_worker_that_is_cut_off_from_postgres_loses_its_calls_and_comes_back_a
             )
         )
         cut_off.alive()
-        [unsafe] = ask_for(road, "postgres-unsafe", "postgres_unsafe")
-        [safe] = ask_for(road, "postgres-safe", "postgres_safe")
+        [unsafe] = ask_for(pipeline, "postgres-unsafe", "postgres_unsafe")
+        [safe] = ask_for(pipeline, "postgres-safe", "postgres_safe")
         effects.until(unsafe, safe)
-        until(road, [unsafe, safe], "running")
+        until(pipeline, [unsafe, safe], "running")
         to_postgres.cut()
         assert [cut_off.hear(), cut_off.hear()] == ["stopped", "stopped"]
-        with tools(lasting(road), names, effects_path, "heir-of-postgres") as heir:
-            until_at_rest(road, [unsafe, safe])
+        with tools(lasting(pipeline), names, effects_path, "heir-of-postgres") as heir:
+            until_at_rest(pipeline, [unsafe, safe])
             assert heir.stop() == 0
-        [back] = ask_for(road, "postgres-back", "postgres_unsafe")
+        [back] = ask_for(pipeline, "postgres-back", "postgres_unsafe")
         cut_off.release()
         to_postgres.mend()
-        until_at_rest(road, [back])
+        until_at_rest(pipeline, [back])
         assert cut_off.stop() == 0
     calls = {unsafe: ("ambiguous", 1), safe: ("done", 2), back: ("done", 1)}
-    assert {call: (status(road, call), len(effects.of(call))) for call in calls} == calls
-    check(road, effects, [unsafe, back], safe=False)
-    check(road, effects, [safe], safe=True)
+    assert {call: (status(pipeline, call), len(effects.of(call))) for call in calls} == calls
+    check(pipeline, effects, [unsafe, back], safe=False)
+    check(pipeline, effects, [safe], safe=True)
 
 
-def test_an_interruption_stops_a_call_whose_worker_hears_no_cancellations(road, effects, effects_path):
+def test_an_interruption_stops_a_call_whose_worker_hears_no_cancellations(pipeline, effects, effects_path):
     plan = Plan(holds=True, deaf=True)
-    with tools(lasting(road), {"deaf": False}, effects_path, "deaf", plan) as deaf:
-        [call] = ask_for(road, "deaf", "deaf")
+    with tools(lasting(pipeline), {"deaf": False}, effects_path, "deaf", plan) as deaf:
+        [call] = ask_for(pipeline, "deaf", "deaf")
         effects.until(call)
-        until(road, [call], "running")
+        until(pipeline, [call], "running")
         deaf.alive()
-        interrupt(road, "deaf")
+        interrupt(pipeline, "deaf")
         assert deaf.hear() == "stopped"
-        until_at_rest(road, [call])
+        until_at_rest(pipeline, [call])
         assert deaf.stop() == 0
-    assert (status(road, call), len(effects.of(call))) == ("cancelled", 1)
-    check(road, effects, [call], safe=False, interrupted=True)
+    assert (status(pipeline, call), len(effects.of(call))) == ("cancelled", 1)
+    check(pipeline, effects, [call], safe=False, interrupted=True)
 
 
 @pytest.mark.long
 def test_the_timekeeper_settles_what_the_dead_left_and_nothing_of_it_is_run_when_somebody_comes(
-    road, effects, effects_path
+    pipeline, effects, effects_path
 ):
     quick = {
         "timekeeper_every_secs": 0.1,
@@ -412,29 +416,29 @@ def test_the_timekeeper_settles_what_the_dead_left_and_nothing_of_it_is_run_when
             plan = Plan(point, timeout_secs=scaled(5.0 if name == "overdue" else 60.0))
             served = {f"left_{name}": safe}
             processes[name] = stack.enter_context(
-                tools(doomed(road), served, effects_path, f"left-{name}", plan)
+                tools(doomed(pipeline), served, effects_path, f"left-{name}", plan)
             )
         for name, process in processes.items():
             process.alive()
-            [calls[name]] = ask_for(road, f"left-{name}", f"left_{name}")
+            [calls[name]] = ask_for(pipeline, f"left-{name}", f"left_{name}")
         for process in processes.values():
             assert process.ended() == -signal.SIGKILL
-        interrupt(road, "left-interrupted", "left-stopped")
+        interrupt(pipeline, "left-interrupted", "left-stopped")
         before = {name: effects.of(call) for name, call in calls.items()}
-        with timekeeper(road.settings.model_copy(update=quick)) as keeper:
-            until(road, calls.values())
+        with timekeeper(pipeline.settings.model_copy(update=quick)) as keeper:
+            until(pipeline, calls.values())
             assert keeper.stop() == 0
-        heir = stack.enter_context(tools(lasting(road), names, effects_path, "too-late"))
-        [afterwards] = ask_for(road, "left-afterwards", "left_overdue")
-        until_at_rest(road, [*calls.values(), afterwards])
+        heir = stack.enter_context(tools(lasting(pipeline), names, effects_path, "too-late"))
+        [afterwards] = ask_for(pipeline, "left-afterwards", "left_overdue")
+        until_at_rest(pipeline, [*calls.values(), afterwards])
         assert heir.stop() == 0
     assert {name: effects.of(call) for name, call in calls.items()} == before
     for name, (_, _, how, count) in left.items():
-        assert status(road, calls[name]) == how, (name, log_of(road, calls[name]))
+        assert status(pipeline, calls[name]) == how, (name, log_of(pipeline, calls[name]))
         assert count is None or len(effects.of(calls[name])) == count, name
-    check(road, effects, [calls["claimed"], calls["overdue"], afterwards], safe=False)
-    check(road, effects, [calls["interrupted"]], safe=False, interrupted=True)
-    check(road, effects, [calls["stopped"]], safe=True, interrupted=True)
+    check(pipeline, effects, [calls["claimed"], calls["overdue"], afterwards], safe=False)
+    check(pipeline, effects, [calls["interrupted"]], safe=False, interrupted=True)
+    check(pipeline, effects, [calls["stopped"]], safe=True, interrupted=True)
 
 
 @pytest.mark.long
@@ -458,9 +462,9 @@ def test_while_postgres_is_away_calls_end_as_they_can_and_none_is_run_twice(
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute("CREATE DATABASE offline TEMPLATE frameledger")
         offline = make_conninfo(postgres.dsn, dbname="offline")
-        road = made(kafka.bootstrap_servers, postgres.dsn, lambda: offline)
-        running = kept.enter_context(projector(road.settings))
-        lives = {"quick": lasting(road), "lost": doomed(road)}
+        pipeline = made(kafka.bootstrap_servers, postgres.dsn, lambda: offline)
+        running = kept.enter_context(projector(pipeline.settings))
+        lives = {"quick": lasting(pipeline), "lost": doomed(pipeline)}
         served = {"quick": {"quick": False}, "lost": {"lost": False, "lost_safe": True}}
         workers = {
             name: kept.enter_context(tools(settings, served[name], effects_path, name, Plan(holds=True)))
@@ -469,16 +473,16 @@ def test_while_postgres_is_away_calls_end_as_they_can_and_none_is_run_twice(
         for worker in workers.values():
             worker.alive()
         names = ["quick", "lost", "lost_safe"]
-        [quick, lost, safe] = [call for name in names for call in ask_for(road, name, name)]
+        [quick, lost, safe] = [call for name in names for call in ask_for(pipeline, name, name)]
         effects.until(quick, lost, safe)
-        until(road, [quick, lost, safe], "running")
+        until(pipeline, [quick, lost, safe], "running")
         stop.close()
         workers["quick"].release()
-        asked_meanwhile = ask_for(road, "meanwhile", "lost")
+        asked_meanwhile = ask_for(pipeline, "meanwhile", "lost")
         assert [workers["lost"].hear() for _ in range(2)] == ["stopped", "stopped"]
         workers["lost"].release()
         start()
-        until_at_rest(road, [quick, lost, safe, *asked_meanwhile])
+        until_at_rest(pipeline, [quick, lost, safe, *asked_meanwhile])
         assert {one.stop() for one in workers.values()} == {0}
         calls = {
             quick: ("done", 1),
@@ -486,18 +490,18 @@ def test_while_postgres_is_away_calls_end_as_they_can_and_none_is_run_twice(
             safe: ("done", 2),
             asked_meanwhile[0]: ("done", 1),
         }
-        assert {call: (status(road, call), len(effects.of(call))) for call in calls} == calls
-        check(road, effects, [quick, lost, *asked_meanwhile], safe=False)
-        check(road, effects, [safe], safe=True)
-        road.check(running)
+        assert {call: (status(pipeline, call), len(effects.of(call))) for call in calls} == calls
+        check(pipeline, effects, [quick, lost, *asked_meanwhile], safe=False)
+        check(pipeline, effects, [safe], safe=True)
+        pipeline.check(running)
 
 
 @pytest.mark.long
 def test_whatever_step_the_projector_is_killed_at_a_call_runs_once(
-    road_without_projector, effects, effects_path
+    pipeline_without_projector, effects, effects_path
 ):
     """It dies in the batch that has the call's dispatch, then in that of its start, then in that of its result."""
-    road = road_without_projector
+    pipeline = pipeline_without_projector
     rounds = (
         ("after commit", f"before {AT_ONCE}", f"after sending {AT_ONCE}"),
         ("after send", f"after sending {AT_ONCE}", "after commit"),
@@ -507,42 +511,44 @@ def test_whatever_step_the_projector_is_killed_at_a_call_runs_once(
     for number, (at_dispatch, at_start, at_result) in enumerate(rounds):
         name = f"projected_{number}"
         with ExitStack() as stack:
-            with doomed_projector(road, at_dispatch) as running:
+            with doomed_projector(pipeline, at_dispatch) as running:
                 running.arm()
-                calls += ask_for(road, name, name)
+                calls += ask_for(pipeline, name, name)
                 assert running.ended() == -signal.SIGKILL
-            with doomed_projector(road, at_start) as running:
+            with doomed_projector(pipeline, at_start) as running:
                 running.arm()
                 worker = stack.enter_context(
-                    tools(lasting(road), {name: False}, effects_path, name, Plan(holds=True))
+                    tools(lasting(pipeline), {name: False}, effects_path, name, Plan(holds=True))
                 )
                 assert running.ended() == -signal.SIGKILL
-            with doomed_projector(road, at_result) as running:
+            with doomed_projector(pipeline, at_result) as running:
                 effects.until(calls[-1])
-                road.until_idle(running)
+                pipeline.until_idle(running)
                 running.arm()
                 worker.release()
                 assert running.ended() == -signal.SIGKILL
-            with doomed_projector(road, None):
-                until_at_rest(road, calls)
+            with doomed_projector(pipeline, None):
+                until_at_rest(pipeline, calls)
             assert worker.stop() == 0
-    assert [(status(road, call), len(effects.of(call))) for call in calls] == [("done", 1)] * len(calls)
-    check(road, effects, calls, safe=False)
-    with doomed_projector(road, None) as last:
-        road.check(last)
+    assert [(status(pipeline, call), len(effects.of(call))) for call in calls] == [("done", 1)] * len(calls)
+    check(pipeline, effects, calls, safe=False)
+    with doomed_projector(pipeline, None) as last:
+        pipeline.check(last)
 
 
 @contextmanager
-def doomed_projector(road, point):
+def doomed_projector(pipeline, point):
     """Yields a projector that is killed at this point once it is armed."""
-    with projector(road.settings, ProjectorPlan(point=point, member="it", small=SINGLE_STATEMENT)) as running:
-        road.until_idle(running)
+    with projector(
+        pipeline.settings, ProjectorPlan(point=point, member="it", small=SINGLE_STATEMENT)
+    ) as running:
+        pipeline.until_idle(running)
         yield running
 
 
 @pytest.mark.long
 def test_whatever_step_the_inference_worker_is_killed_at_its_calls_run_once(
-    road, effects, effects_path, tmp_path
+    pipeline, effects, effects_path, tmp_path
 ):
     """Calls that a dead attempt announced and did not commit are superseded with it, and never run."""
     script = tmp_path / "script.json"
@@ -565,34 +571,34 @@ def test_whatever_step_the_inference_worker_is_killed_at_its_calls_run_once(
         "published LLMFullResponseEndFrame",
     )
     with ExitStack() as stack:
-        worker = stack.enter_context(tools(lasting(road), {"inferred": False}, effects_path, "inferred"))
+        worker = stack.enter_context(tools(lasting(pipeline), {"inferred": False}, effects_path, "inferred"))
         dying = {}
         for number, point in enumerate(points):
             model = f"{point} model"
             dying[point] = stack.enter_context(
                 answerer(
-                    doomed(road).model_copy(update=scripted),
+                    doomed(pipeline).model_copy(update=scripted),
                     InferencePlan(point),
                     models=[model],
                     service=f"dying-inference-{number}",
                 )
             )
             naming = frame("LLMUpdateSettingsFrame", settings={"model": model})
-            ask(road, point, "Please.", naming)
+            ask(pipeline, point, "Please.", naming)
         for point, one in dying.items():
             assert one.ended() == -signal.SIGKILL, point
         heir = stack.enter_context(
-            answerer(lasting(road).model_copy(update=scripted), service="heir-of-inference")
+            answerer(lasting(pipeline).model_copy(update=scripted), service="heir-of-inference")
         )
         for point in points:
-            road.until(
+            pipeline.until(
                 "SELECT count(*) = 2 AND bool_and(status = 'ended') FROM runs WHERE context_id = %s", point
             )
         assert [worker.stop(), heir.stop()] == [0, 0]
     for point in points:
-        assert spoken(road, point)[-1] == ("assistant", "It is done."), point
+        assert spoken(pipeline, point)[-1] == ("assistant", "It is done."), point
         calls = rows(
-            road,
+            pipeline,
             "SELECT tool_call_id, status FROM tool_calls WHERE context_id = %s ORDER BY requested_version",
             point,
         )

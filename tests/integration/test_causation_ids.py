@@ -7,7 +7,7 @@ import pytest
 from tests.laws.strategies import random_conversation
 from tests.support.batches import Log, histories_interleaved, project
 from tests.support.killable import projector
-from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import own_pipeline  # noqa: F401  # a fixture
 from tests.support.timekeeping import PAST, at_desk, limits
 from tests.unit.rules.dsl import (
     announce,
@@ -162,17 +162,17 @@ CAUSE = """
 """
 
 
-def test_a_client_may_name_a_cause_and_so_may_the_command(road, monkeypatch, tmp_path):
+def test_a_client_may_name_a_cause_and_so_may_the_command(pipeline, monkeypatch, tmp_path):
     for name in ("kafka_bootstrap_servers", "topic_prefix"):
-        monkeypatch.setenv(f"FRAMELEDGER_{name.upper()}", getattr(road.settings, name))
-    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", road.address)
+        monkeypatch.setenv(f"FRAMELEDGER_{name.upper()}", getattr(pipeline.settings, name))
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", pipeline.address)
     monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
 
     def publish(frame_id, *words):
         frame = json.dumps({"type": "LLMRunFrame", "id": frame_id})
         return CliRunner().invoke(application(), ["publish", "ctx", frame, *words, "--wait"])
 
-    with projector(road.settings), SyncClient(road.settings) as client:
+    with projector(pipeline.settings), SyncClient(pipeline.settings) as client:
         assert publish("a").exit_code == 0
         assert publish("b", "--cause", "a").exit_code == 0
         client.publish("ctx", LLMRunFrame(), causation_id="b", wait=True)
@@ -181,7 +181,7 @@ def test_a_client_may_name_a_cause_and_so_may_the_command(road, monkeypatch, tmp
         assert (refused.exit_code, "a frame's id has 1 to 255 bytes" in refused.stderr) == (2, True)
         with pytest.raises(ValueError, match="causation_id"):
             client.publish("ctx", LLMRunFrame(), causation_id="x" * 256)
-    assert [[at for _, at, *_ in way(road.address, version)] for version in (1, 2, 3, 4)] == [
+    assert [[at for _, at, *_ in way(pipeline.address, version)] for version in (1, 2, 3, 4)] == [
         [1],
         [2, 1],
         [3, 2, 1],

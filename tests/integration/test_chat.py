@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 from tests.bounds import PROGRAM
-from tests.support import answered_road
+from tests.support import full_pipeline
 from tests.support.forked_command import CommandInTerminal
 from tests.support.gateway import running
 
@@ -48,10 +48,10 @@ SCRIPT = {
 
 @pytest.fixture(scope="module")
 def stage(kafka, database_server, migrated_template, tmp_path_factory):
-    """The environment of commands, on a road with a model and functions."""
+    """The environment of commands, on a pipeline with a model and functions."""
     servers = (kafka.bootstrap_servers, database_server, migrated_template)
-    with answered_road.made(*servers, tmp_path_factory.mktemp("chat"), SCRIPT, "--models", "owl") as road:
-        yield road.environment | {"TERM": "xterm"}
+    with full_pipeline.made(*servers, tmp_path_factory.mktemp("chat"), SCRIPT, "--models", "owl") as pipeline:
+        yield pipeline.environment | {"TERM": "xterm"}
 
 
 def command(*words):

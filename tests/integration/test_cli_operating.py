@@ -1,4 +1,4 @@
-"""`doctor`, `status`, `dlq retry` and `unpark` on the whole road: real servers, a running projector."""
+"""`doctor`, `status`, `dlq retry` and `unpark` on the whole pipeline: real servers, a running projector."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ HI = encode_frame(LLMMessagesAppendFrame(messages=[{"role": "user", "content": "
 
 @pytest.fixture
 def command(settings, command):
-    """Run a command with the settings of this test's road, or with others."""
+    """Run a command with the settings of this test's pipeline, or with others."""
 
     def run(*words, where=settings):
         return command(where, *words)
@@ -72,7 +72,7 @@ def database_of(settings):
     return psycopg.connect(settings.database_url.get_secret_value(), autocommit=True)
 
 
-def test_doctor_is_content_with_a_road_that_works(settings, command):
+def test_doctor_is_content_with_a_pipeline_that_works(settings, command):
     async def run():
         await make_topics(settings)
         async with projecting(settings):

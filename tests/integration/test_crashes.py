@@ -11,11 +11,11 @@ from pydantic import SecretStr
 from tests.integration.test_database_crash import server  # noqa: F401  # a fixture
 from tests.support.batches import TOPIC, Log, Projecting, value_of
 from tests.support.killable import Plan, projector
-from tests.support.road import (  # noqa: F401  # a fixture
+from tests.support.pipeline import (  # noqa: F401  # a fixture
     PARTITIONS,
     Raw,
     histories,
-    road_of_its_own,
+    own_pipeline,
     until_session_gone,
 )
 from tests.support.tiers import long
@@ -231,19 +231,19 @@ def limited_user(database):
     [REVOKED, long(ANOTHER_LOG)],
     ids=["a right", "the wrong log"],
 )
-def test_lives_that_ended_for_another_reason_park_nobody(road, limited_user, broken):
+def test_lives_that_ended_for_another_reason_park_nobody(pipeline, limited_user, broken):
     breaking, mending = broken
     keys = [b"ctx-%d" % number for number in range(8)]
     assert {partition_for(key, PARTITIONS) for key in keys} == set(range(PARTITIONS))
-    superuser = road.address
-    limited = road.settings.model_copy(
+    superuser = pipeline.address
+    limited = pipeline.settings.model_copy(
         update={"database_url": SecretStr(make_conninfo(superuser, user=limited_user, password=limited_user))}
     )
     with projector(limited, Plan(member="it")) as running:
-        road.publish([Raw(key, RUN) for key in keys])
-        road.until_idle(running)
+        pipeline.publish([Raw(key, RUN) for key in keys])
+        pipeline.until_idle(running)
         assert running.stop() == 0
-    road.publish([Raw(key, RUN) for key in keys])
+    pipeline.publish([Raw(key, RUN) for key in keys])
     with psycopg.connect(superuser, autocommit=True) as connection:
         connection.execute(breaking)
         for _ in range(LIVES):
@@ -251,7 +251,7 @@ def test_lives_that_ended_for_another_reason_park_nobody(road, limited_user, bro
                 assert running.ended() == 1
         connection.execute(mending)
         with projector(limited, Plan(member="it")) as running:
-            road.until_idle(running)
+            pipeline.until_idle(running)
             assert running.stop() == 0
         assert value_of(connection, "SELECT count(*) FROM contexts WHERE parked_version IS NOT NULL") == 0
         assert value_of(connection, "SELECT count(*) FROM frames WHERE outcome <> 'parked'") == 2 * len(keys)
@@ -288,19 +288,19 @@ def test_what_is_no_frame_of_a_conversation_here_is_set_aside_and_parks_nobody(d
 
 @pytest.mark.long
 @pytest.mark.regression("fault 8")
-def test_what_crashes_even_who_only_decodes_it_is_set_aside_undecoded(road):
+def test_what_crashes_even_who_only_decodes_it_is_set_aside_undecoded(pipeline):
     records = histories("good", ["barge-in", "parallel-tools"])
     records[5:5] = [Raw(b"bad", b'{"type":"LLMTextFrame","text":"deadly"}'), Raw(b"bad", RUN)]
-    road.publish(records)
+    pipeline.publish(records)
     plan = Plan(deadly="deadly", decoding=True, member="it")
     for _ in range(12):
-        with projector(road.settings, plan) as running:
-            if not road.until_idle_or_dead(running):
+        with projector(pipeline.settings, plan) as running:
+            if not pipeline.until_idle_or_dead(running):
                 break
             assert running.ended() == -signal.SIGKILL
     else:
         raise AssertionError("the twelfth projector died of it too")
-    with psycopg.connect(road.address) as connection:
+    with psycopg.connect(pipeline.address) as connection:
         assert connection.execute("SELECT code, context_id FROM rejected_frames").fetchall() == [
             ("refused", "bad")
         ]

@@ -195,7 +195,7 @@ TALK = [
 ]
 
 
-def on_the_road(settings, work):
+def run_in_pipeline(settings, work):
     """Run this with a client, beside a projector."""
 
     async def run():
@@ -241,7 +241,7 @@ def test_a_fork_is_made_once_and_leaves_the_old_conversation_alone(settings):
         assert counts(settings, "new") == (5, 1)
         assert counts(settings, "old") == before
 
-    on_the_road(settings, work)
+    run_in_pipeline(settings, work)
 
 
 def test_a_fork_into_another_conversation_is_refused_and_publishes_nothing(settings):
@@ -254,7 +254,7 @@ def test_a_fork_into_another_conversation_is_refused_and_publishes_nothing(setti
         with pytest.raises(NoSuchVersionError):
             await client.fork("old", "other", version=7)
 
-    on_the_road(settings, work)
+    run_in_pipeline(settings, work)
 
 
 @pytest.mark.regression("journey 96")
@@ -269,7 +269,7 @@ def test_a_context_that_is_larger_than_a_frame_is_no_beginning_of_a_fork(setting
         assert counts(settings, "new") == (0, 0)
         assert (await client.fork("large", "new", version=1)).version == 1
 
-    on_the_road(settings, work)
+    run_in_pipeline(settings, work)
 
 
 def test_who_begins_a_conversation_first_keeps_it_and_no_model_is_asked_there(settings, monkeypatch):
@@ -285,7 +285,7 @@ def test_who_begins_a_conversation_first_keeps_it_and_no_model_is_asked_there(se
         assert counts(settings, "new") == (2, 0)
         assert [message["content"] for message in (await client.context("new")).context.messages] == ["Mine."]
 
-    on_the_road(settings, work)
+    run_in_pipeline(settings, work)
 
 
 def test_what_a_died_fork_left_out_comes_with_the_next_call(settings):
@@ -296,7 +296,7 @@ def test_what_a_died_fork_left_out_comes_with_the_next_call(settings):
         assert (fork.version, fork.repeated) == (4, False)
         assert (await client.context("new")).prompt_caching is True
 
-    on_the_road(settings, work)
+    run_in_pipeline(settings, work)
 
 
 def test_a_version_that_is_not_folded_is_not_forked(database):
@@ -334,7 +334,7 @@ def test_the_command_and_the_client_of_scripts_fork(settings, command):
     async def work(_):
         await asyncio.to_thread(commands)
 
-    on_the_road(settings, work)
+    run_in_pipeline(settings, work)
 
 
 def test_lists_leave_experiments_out_unless_they_are_asked_for(database, monkeypatch):

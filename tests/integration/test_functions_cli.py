@@ -37,7 +37,7 @@ def environment(settings):
 
 @pytest.fixture
 def command(settings, command):
-    """Run a command with the settings of this test's road."""
+    """Run a command with the settings of this test's pipeline."""
     return partial(command, settings)
 
 

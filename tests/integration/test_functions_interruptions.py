@@ -18,7 +18,7 @@ from tests.support.function_harness import (
     until_begun,
 )
 from tests.support.killable import projector
-from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import own_pipeline  # noqa: F401  # a fixture
 
 from frameledger.frames import FunctionCallCancelFrame, InterruptionFrame, UserStartedSpeakingFrame
 from frameledger_services.functions import FunctionRegistry, handler
@@ -118,8 +118,8 @@ def test_a_read_that_has_become_old_is_no_leave_to_begin(settings, monkeypatch):
     play(settings, registry, scenario, failpoint=failpoint)
 
 
-def test_a_handler_never_runs_whose_start_is_not_folded_before_its_deadline(road):
-    settings, ran = road.settings.model_copy(update=QUICK), []
+def test_a_handler_never_runs_whose_start_is_not_folded_before_its_deadline(pipeline):
+    settings, ran = pipeline.settings.model_copy(update=QUICK), []
 
     async def pay(params):
         ran.append(params)
@@ -151,7 +151,7 @@ def test_a_handler_never_runs_whose_start_is_not_folded_before_its_deadline(road
         assert status == "failed" or log == [(STARTED, "applied", None), (CANCEL, "applied", None)], log
         return status == "cancelled"
 
-    with projector(road.settings) as projecting:
+    with projector(pipeline.settings) as projecting:
         until_begun(partial(attempt, projecting))
 
 

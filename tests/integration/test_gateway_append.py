@@ -7,7 +7,7 @@ import pytest
 from tests.support.batches import value_of
 from tests.support.gateway import with_app
 from tests.support.killable import projector
-from tests.support.road import PARTITIONS, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import PARTITIONS, own_pipeline  # noqa: F401  # a fixture
 
 from frameledger.partition import partition_for
 
@@ -15,7 +15,7 @@ ASK = {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content"
 ANSWER = {"type": "LLMMessagesAppendFrame", "messages": [{"role": "assistant", "content": "Yes, at 22:40."}]}
 
 
-def test_what_is_appended_is_read_back_at_every_version(road):
+def test_what_is_appended_is_read_back_at_every_version(pipeline):
     async def talk(http):
         first = await http.post("/v1/contexts/acme%2Fcall-1/frames", json={**ASK, "id": "one"})
         assert first.status_code == 201, first.text
@@ -27,7 +27,7 @@ def test_what_is_appended_is_read_back_at_every_version(road):
             "frames": [
                 {
                     "id": "one",
-                    "place": f"{road.settings.topic_prefix}frames:1:{partition_for(b'acme/call-1', PARTITIONS)}:0",
+                    "place": f"{pipeline.settings.topic_prefix}frames:1:{partition_for(b'acme/call-1', PARTITIONS)}:0",
                     "version": 1,
                     "outcome": "applied",
                     "reason": None,
@@ -64,15 +64,15 @@ def test_what_is_appended_is_read_back_at_every_version(road):
         nobody = await http.get("/v1/contexts/nobody")
         assert nobody.json()["type"] == "/problems/no-such-context"
 
-    with projector(road.settings) as running:
-        road.until_idle(running)
-        with_app(road.settings, talk)
-        road.until_idle(running)
+    with projector(pipeline.settings) as running:
+        pipeline.until_idle(running)
+        with_app(pipeline.settings, talk)
+        pipeline.until_idle(running)
         assert running.stop() == 0
-    road.check()
+    pipeline.check()
 
 
-def test_a_frame_with_an_id_goes_to_the_log_byte_for_byte(road):
+def test_a_frame_with_an_id_goes_to_the_log_byte_for_byte(pipeline):
     strange = b'{ "type":"LLMRunFrame",\t"id" : "a", "mine":1.0e2, "text":"\\u00fc" }'
 
     async def append(http):
@@ -85,15 +85,15 @@ def test_a_frame_with_an_id_goes_to_the_log_byte_for_byte(road):
         assert answer.headers["location"] == "/v1/contexts/bytes/frames?id=a&id=b"
         return answer.json()
 
-    answer = with_app(road.settings, append)
-    records = road.records()
+    answer = with_app(pipeline.settings, append)
+    records = pipeline.records()
     assert [one.value for one in records] == [strange, strange.replace(b'"a"', b'"b"')]
     assert [one["place"] for one in answer["frames"]] == [
         f"{one.topic}:1:{one.partition}:{one.offset}" for one in records
     ]
 
 
-def test_a_request_that_is_sent_again_counts_once(road):
+def test_a_request_that_is_sent_again_counts_once(pipeline):
     async def append(http):
         for number in range(2):
             named = await http.post("/v1/contexts/again/frames", json={**ASK, "id": "one"})
@@ -110,17 +110,17 @@ def test_a_request_that_is_sent_again_counts_once(road):
         assert other.status_code == 422
         assert other.json()["type"] == "/problems/key-reused"
 
-    with projector(road.settings) as running:
-        road.until_idle(running)
-        with_app(road.settings, append)
-        road.until_idle(running)
+    with projector(pipeline.settings) as running:
+        pipeline.until_idle(running)
+        with_app(pipeline.settings, append)
+        pipeline.until_idle(running)
         assert running.stop() == 0
-    with psycopg.connect(road.address) as connection:
+    with psycopg.connect(pipeline.address) as connection:
         assert value_of(connection, "SELECT version FROM contexts WHERE context_id = 'again'") == 3
 
 
 @pytest.mark.regression("gateway 62")
-def test_a_key_names_frames_by_their_places_and_not_the_request(road):
+def test_a_key_names_frames_by_their_places_and_not_the_request(pipeline):
     async def append(http):
         answers = [
             await http.post("/v1/contexts/places/frames", json=frames, headers={"Idempotency-Key": "k-1"})
@@ -130,13 +130,13 @@ def test_a_key_names_frames_by_their_places_and_not_the_request(road):
         told = [[frame["duplicate"] for frame in one.json()["frames"]] for one in answers[:3]]
         assert told == [[False], [True, False], [True]]
 
-    with projector(road.settings) as running:
-        road.until_idle(running)
-        with_app(road.settings, append)
+    with projector(pipeline.settings) as running:
+        pipeline.until_idle(running)
+        with_app(pipeline.settings, append)
         assert running.stop() == 0
 
 
-def test_an_expected_version_is_decided_by_the_fold(road):
+def test_an_expected_version_is_decided_by_the_fold(pipeline):
     summary = {"type": "LLMMessagesUpdateFrame", "messages": [{"role": "user", "content": "Short."}]}
 
     async def append(http):
@@ -151,13 +151,13 @@ def test_an_expected_version_is_decided_by_the_fold(road):
             wrong = await http.post("/v1/contexts/expected/frames", json=frames, headers=headers)
             assert (wrong.status_code, wrong.json()["type"]) == (400, "/problems/bad-parameter")
 
-    with projector(road.settings) as running:
-        road.until_idle(running)
-        with_app(road.settings, append)
+    with projector(pipeline.settings) as running:
+        pipeline.until_idle(running)
+        with_app(pipeline.settings, append)
         assert running.stop() == 0
 
 
-def test_nothing_of_a_request_with_a_bad_frame_is_published(road):
+def test_nothing_of_a_request_with_a_bad_frame_is_published(pipeline):
     async def append(http):
         broken = await http.post("/v1/contexts/bad/frames", json=[ASK, {"type": 5}])
         assert broken.status_code == 400
@@ -173,11 +173,11 @@ def test_nothing_of_a_request_with_a_bad_frame_is_published(road):
             nothing = await http.post("/v1/contexts/bad/frames", content=empty)
             assert nothing.json()["type"] == "/problems/bad-frame", nothing.text
 
-    with_app(road.settings, append)
-    assert road.records() == []
+    with_app(pipeline.settings, append)
+    assert pipeline.records() == []
 
 
-def test_what_was_appended_is_asked_for_again_by_ids_and_places(road):
+def test_what_was_appended_is_asked_for_again_by_ids_and_places(pipeline):
     path = "/v1/contexts/later/frames"
     wink = {"type": "LLMTextFrame", "text": "late"}
     cause = {"Frameledger-Causation-Id": "one", "Prefer": "respond-async"}
@@ -211,9 +211,9 @@ def test_what_was_appended_is_asked_for_again_by_ids_and_places(road):
             assert refused.json()["type"] == "/problems/bad-parameter"
         return outcomes.json()
 
-    frames = with_app(road.settings, append)
-    with projector(road.settings) as running:
-        told = with_app(road.settings, ask)
+    frames = with_app(pipeline.settings, append)
+    with projector(pipeline.settings) as running:
+        told = with_app(pipeline.settings, ask)
         assert running.stop() == 0
     assert told["version"] == 2
     assert [(one["id"], one["place"]) for one in told["frames"]] == [
@@ -225,7 +225,7 @@ def test_what_was_appended_is_asked_for_again_by_ids_and_places(road):
         (1, "applied", None, True),
         (None, "rejected", "id_reused", False),
     ]
-    assert [dict(one.headers).get("fl_causation_id") for one in road.records()] == [
+    assert [dict(one.headers).get("fl_causation_id") for one in pipeline.records()] == [
         None,
         b"one",
         b"one",

@@ -5,7 +5,7 @@ import asyncio
 from tests.integration.test_bad_input import STORED, UNIT, UNKNOWN, VALUES
 from tests.support.gateway import with_app
 from tests.support.killable import projector
-from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import own_pipeline  # noqa: F401  # a fixture
 
 CASES = {name: case for name, case in {**UNIT, **VALUES}.items() if case[0] is not None}
 """A record may have no value; a request always has a body."""
@@ -29,7 +29,7 @@ async def ended(http, number, value):
     return "too_large" if answer.status_code == 413 else answer.json()["code"]
 
 
-def test_bytes_end_as_they_would_through_kafka(road):
+def test_bytes_end_as_they_would_through_kafka(pipeline):
     async def append(http):
         some = asyncio.Semaphore(8)
 
@@ -42,13 +42,13 @@ def test_bytes_end_as_they_would_through_kafka(road):
         )
         return dict(zip(CASES, found, strict=True))
 
-    with projector(road.settings) as running:
-        road.until_idle(running)
-        found = with_app(road.settings.model_copy(update={"gateway_burst": 10_000}), append)
-        road.until_idle(running)
+    with projector(pipeline.settings) as running:
+        pipeline.until_idle(running)
+        found = with_app(pipeline.settings.model_copy(update={"gateway_burst": 10_000}), append)
+        pipeline.until_idle(running)
         assert running.stop() == 0
     assert len(CASES) > 80
     wrong = {name: (end, CASES[name][1]) for name, end in found.items() if end != CASES[name][1]}
     assert wrong == {}
     assert {UNKNOWN, STORED, "not_json", "bad_id"} <= {*found.values()}
-    road.check(every=50)
+    pipeline.check(every=50)

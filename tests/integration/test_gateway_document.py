@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.support.databases import made as database
 from tests.support.gateway import Gateway, running
 from tests.support.killable import projector
-from tests.support.road import Raw, histories, made
+from tests.support.pipeline import Raw, histories, made
 
 from frameledger_services.embedded import ports
 
@@ -40,11 +40,11 @@ KNOWN = ("barge-in-x", "parallel-tools-x", "acme/1")
 def gateway(kafka, database_server, migrated_template) -> Iterator[Gateway]:
     """A gateway on real servers with some conversations, and a projector that stores what is appended."""
     with database(database_server, template=migrated_template) as (_, address):
-        road = made(kafka.bootstrap_servers, address, None)
-        with projector(road.settings) as projecting:
+        pipeline = made(kafka.bootstrap_servers, address, None)
+        with projector(pipeline.settings) as projecting:
             records = histories("x", ["barge-in", "parallel-tools"])
-            road.publish([*records, Raw(b"acme/1", b'{"type":"LLMRunFrame"}')])
-            road.until_idle(projecting)
+            pipeline.publish([*records, Raw(b"acme/1", b'{"type":"LLMRunFrame"}')])
+            pipeline.until_idle(projecting)
             also = {
                 "gateway_port": str(ports.choose(0)),
                 "gateway_requests_per_sec": "1000000",
@@ -52,7 +52,7 @@ def gateway(kafka, database_server, migrated_template) -> Iterator[Gateway]:
             }
             # A gateway needs to read the tables and no more, whatever it is asked for: what it changes is on the log.
             also["database_url"] = make_conninfo(address, options="-crole=frameledger_reader")
-            with running(road.settings, **also) as gateway:
+            with running(pipeline.settings, **also) as gateway:
                 yield gateway
             assert projecting.stop() == 0
 

@@ -13,8 +13,8 @@ from tests.bounds import ON_SERVERS
 from tests.integration.test_embedded_up import servers_of_this_run, working
 from tests.support.gateway import CLIENT, running, with_app
 from tests.support.killable import projector
+from tests.support.pipeline import own_pipeline  # noqa: F401  # a fixture
 from tests.support.polling import pause
-from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger_services.embedded import ports
 from frameledger_services.gateway import service
@@ -28,9 +28,12 @@ def port() -> str:
     return str(ports.choose(0))
 
 
-def test_it_begins_answers_and_stops_in_order(road):
-    with projector(road.settings) as projecting, running(road.settings, **gateway_at(port())) as gateway:
-        road.until_idle(projecting)
+def test_it_begins_answers_and_stops_in_order(pipeline):
+    with (
+        projector(pipeline.settings) as projecting,
+        running(pipeline.settings, **gateway_at(port())) as gateway,
+    ):
+        pipeline.until_idle(projecting)
         assert httpx.get(f"{gateway.address}/livez", timeout=ON_SERVERS).json() == {"live": True}
         ready = httpx.get(f"{gateway.address}/readyz", timeout=ON_SERVERS)
         assert ready.json() == {
@@ -45,10 +48,10 @@ def test_it_begins_answers_and_stops_in_order(road):
         assert projecting.stop() == 0
 
 
-def test_a_request_that_has_begun_is_finished_while_it_drains(road):
+def test_a_request_that_has_begun_is_finished_while_it_drains(pipeline):
     answers: list[httpx.Response] = []
     # No projector: the append waits for all of its time.
-    with running(road.settings, **gateway_at(port())) as gateway:
+    with running(pipeline.settings, **gateway_at(port())) as gateway:
         path = f"{gateway.address}/v1/contexts/slow/frames"
         sending = threading.Thread(
             target=lambda: answers.append(
@@ -56,7 +59,7 @@ def test_a_request_that_has_begun_is_finished_while_it_drains(road):
             )
         )
         sending.start()
-        while not sum(road.ends().values()):
+        while not sum(pipeline.ends().values()):
             pause()
         gateway.process.send(signal.SIGTERM)
         sending.join(ON_SERVERS)
@@ -68,7 +71,7 @@ def gateway_at(number: str) -> dict[str, str]:
     return {"gateway_port": number}
 
 
-def test_without_a_database_it_is_alive_and_not_ready_and_says_why(road):
+def test_without_a_database_it_is_alive_and_not_ready_and_says_why(pipeline):
     async def ask(http: httpx.AsyncClient) -> None:
         assert (await http.get("/livez")).status_code == 200
         ready = await http.get("/readyz")
@@ -81,10 +84,10 @@ def test_without_a_database_it_is_alive_and_not_ready_and_says_why(road):
         said = await http.post("/v1/contexts/a/frames", json=ASK, headers={"Prefer": "wait=1"})
         assert said.status_code == 202, said.text
 
-    with_app(road.settings.model_copy(update={"database_url": SecretStr(NOBODY)}), ask)
+    with_app(pipeline.settings.model_copy(update={"database_url": SecretStr(NOBODY)}), ask)
 
 
-def test_without_a_broker_nothing_is_appended_and_the_ids_say_so(road):
+def test_without_a_broker_nothing_is_appended_and_the_ids_say_so(pipeline):
     async def ask(http: httpx.AsyncClient) -> None:
         frames = [{**ASK, "id": "one"}, {**ASK, "id": "two"}]
         said = await http.post("/v1/contexts/a/frames", json=frames)
@@ -95,10 +98,10 @@ def test_without_a_broker_nothing_is_appended_and_the_ids_say_so(road):
         ready = await http.get("/readyz")
         assert ready.json()["checks"] == {"database": "ok", "log": "It does not answer.", "draining": "no"}
 
-    with_app(road.settings.model_copy(update={"kafka_bootstrap_servers": "127.0.0.1:1"}), ask)
+    with_app(pipeline.settings.model_copy(update={"kafka_bootstrap_servers": "127.0.0.1:1"}), ask)
 
 
-def test_it_does_not_begin_where_it_cannot_work(road):
+def test_it_does_not_begin_where_it_cannot_work(pipeline):
     async def serve(settings: Settings) -> None:
         async with asyncio.timeout(ON_SERVERS):
             await service.serve(settings, asyncio.Event())
@@ -106,7 +109,7 @@ def test_it_does_not_begin_where_it_cannot_work(road):
     with pytest.raises(SettingsError, match="No database is configured"):
         asyncio.run(serve(Settings(kafka_bootstrap_servers="127.0.0.1:1")))
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        busy = road.settings.model_copy(update={"gateway_port": taken.getsockname()[1]})
+        busy = pipeline.settings.model_copy(update={"gateway_port": taken.getsockname()[1]})
         with pytest.raises(service.AddressError, match=r"http://127\.0\.0\.1:\d+: .*in use.*_GATEWAY_PORT"):
             asyncio.run(serve(busy))
 

@@ -8,8 +8,8 @@ from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from tests.support.gateway import with_app
 from tests.support.killable import projector
+from tests.support.pipeline import Raw, histories, own_pipeline  # noqa: F401  # a fixture
 from tests.support.polling import look_again
-from tests.support.road import Raw, histories, road_of_its_own  # noqa: F401  # a fixture
 
 START = {
     "type": "FunctionCallInProgressFrame",
@@ -21,13 +21,13 @@ START = {
 }
 
 
-def reading(road):
+def reading(pipeline):
     """Settings with the rights to read, and no more: what a gateway changes it says on the log."""
-    address = make_conninfo(road.address, options="-crole=frameledger_reader")
-    return road.settings.model_copy(update={"database_url": SecretStr(address)})
+    address = make_conninfo(pipeline.address, options="-crole=frameledger_reader")
+    return pipeline.settings.model_copy(update={"database_url": SecretStr(address)})
 
 
-def test_a_waiting_call_is_answered_once(road):
+def test_a_waiting_call_is_answered_once(pipeline):
     async def settle(http):
         said = await http.post("/v1/contexts/shop/frames", json=START)
         assert [one["outcome"] for one in said.json()["frames"]] == ["applied"], said.text
@@ -50,14 +50,14 @@ def test_a_waiting_call_is_answered_once(road):
         [call] = (await http.get("/v1/contexts/shop/calls")).json()["calls"]
         assert (call["status"], call["result"]) == ("done", {"approved": True})
 
-    with projector(road.settings) as running:
-        road.until_idle(running)
-        with_app(reading(road), settle)
-        road.until_idle(running)
+    with projector(pipeline.settings) as running:
+        pipeline.until_idle(running)
+        with_app(reading(pipeline), settle)
+        pipeline.until_idle(running)
         assert running.stop() == 0
 
 
-def test_a_result_with_a_key_is_settled_once_and_the_key_is_of_one_result(road):
+def test_a_result_with_a_key_is_settled_once_and_the_key_is_of_one_result(pipeline):
     async def settle(http):
         await http.post("/v1/contexts/shop/frames", json=START)
         path, key = "/v1/contexts/shop/calls/c1/result", {"Idempotency-Key": "k1"}
@@ -70,14 +70,14 @@ def test_a_result_with_a_key_is_settled_once_and_the_key_is_of_one_result(road):
         other = await http.post(path, json={"result": "Granted."}, headers={"Idempotency-Key": "k2"})
         assert (other.status_code, other.json()["type"]) == (409, "/problems/already-settled")
 
-    with projector(road.settings) as running:
-        road.until_idle(running)
-        with_app(reading(road), settle)
+    with projector(pipeline.settings) as running:
+        pipeline.until_idle(running)
+        with_app(reading(pipeline), settle)
         assert running.stop() == 0
 
 
 @pytest.mark.parametrize("by", ["gateway", "command line"])
-def test_an_answer_whose_place_is_gone_settles_its_call_and_says_so(road, command, by):
+def test_an_answer_whose_place_is_gone_settles_its_call_and_says_so(pipeline, command, by):
     """The history was replaced while the call waited for a person: the answer settles the call and changes no
     message."""
     started = {**START, "cancel_on_interruption": True}
@@ -95,19 +95,19 @@ def test_an_answer_whose_place_is_gone_settles_its_call_and_says_so(road, comman
                 assert (said.json()["outcome"], said.json()["reason"]) == ("ignored", "place_replaced")
         else:
             words = ("calls", "answer", "shop", "c1", "--result", '"Granted."')
-            answered = await asyncio.to_thread(command, road.settings, *words)
+            answered = await asyncio.to_thread(command, pipeline.settings, *words)
             assert answered.exit_code == 0, answered.output
             assert "place_replaced" in answered.output
         [call] = (await http.get("/v1/contexts/shop/calls")).json()["calls"]
         assert (call["status"], call["result"]) == ("done", "Granted.")
 
-    with projector(road.settings) as running:
-        road.until_idle(running)
-        with_app(reading(road), settle)
+    with projector(pipeline.settings) as running:
+        pipeline.until_idle(running)
+        with_app(reading(pipeline), settle)
         assert running.stop() == 0
 
 
-def test_an_ambiguous_call_is_resolved(road):
+def test_an_ambiguous_call_is_resolved(pipeline):
     async def settle(http):
         ambiguous = (await http.get("/v1/ambiguous")).json()["calls"]
         assert ambiguous
@@ -117,14 +117,14 @@ def test_an_ambiguous_call_is_resolved(road):
             assert (done.status_code, done.json()["settled"]) == (201, "resolved"), done.text
         assert (await http.get("/v1/ambiguous")).json()["calls"] == []
 
-    with projector(road.settings) as running:
-        road.publish(histories("x", ["ambiguous-payments"]))
-        road.until_idle(running)
-        with_app(reading(road), settle)
+    with projector(pipeline.settings) as running:
+        pipeline.publish(histories("x", ["ambiguous-payments"]))
+        pipeline.until_idle(running)
+        with_app(reading(pipeline), settle)
         assert running.stop() == 0
 
 
-def test_a_result_that_names_the_call_settles_no_later_one_of_its_id(road):
+def test_a_result_that_names_the_call_settles_no_later_one_of_its_id(pipeline):
     """A model may use an id again while a person still has a page with the older call open."""
 
     async def settle(http):
@@ -145,13 +145,13 @@ def test_a_result_that_names_the_call_settles_no_later_one_of_its_id(road):
         named = {"result": "Refused.", "opened_version": newer["requested_version"]}
         assert (await http.post(path, json=named)).json()["settled"] == "answered"
 
-    with projector(road.settings) as running:
-        road.until_idle(running)
-        with_app(road.settings, settle)
+    with projector(pipeline.settings) as running:
+        pipeline.until_idle(running)
+        with_app(pipeline.settings, settle)
         assert running.stop() == 0
 
 
-def test_an_erased_conversation_leaves_a_receipt(road):
+def test_an_erased_conversation_leaves_a_receipt(pipeline):
     async def erase(http):
         await http.post("/v1/contexts/gone/frames", json=START)
         # This read fills the cache; after the erasure the conversation must be gone all the same.
@@ -165,35 +165,35 @@ def test_an_erased_conversation_leaves_a_receipt(road):
         assert (after.status_code, after.json()["type"]) == (410, "/problems/erased")
         assert (await http.delete("/v1/contexts/nobody", params={"why": "-"})).status_code == 404
 
-    with projector(road.settings) as running:
-        road.until_idle(running)
-        with_app(reading(road), erase)
+    with projector(pipeline.settings) as running:
+        pipeline.until_idle(running)
+        with_app(reading(pipeline), erase)
         assert running.stop() == 0
 
 
 @pytest.mark.regression("gateway 115")
-def test_who_erases_again_before_it_is_done_gets_the_receipt_of_what_was_deleted(road):
+def test_who_erases_again_before_it_is_done_gets_the_receipt_of_what_was_deleted(pipeline):
     """No projector runs meanwhile, so the client is told to send its request again, and does."""
 
     async def erase(http):
         path = "/v1/contexts/gone"
         asked = [asyncio.create_task(http.delete(path, params={"why": "first"}))]
-        while len(await asyncio.to_thread(road.records)) < 2:
+        while len(await asyncio.to_thread(pipeline.records)) < 2:
             await look_again()
         asked.append(asyncio.create_task(http.delete(path, params={"why": "again"})))
-        while len(await asyncio.to_thread(road.records)) < 3:
+        while len(await asyncio.to_thread(pipeline.records)) < 3:
             await look_again()
-        last = await asyncio.to_thread(stack.enter_context, projector(road.settings))
+        last = await asyncio.to_thread(stack.enter_context, projector(pipeline.settings))
         receipts = [(await one).json() for one in asked]
         assert [(one["why"], one["frame_count"]) for one in receipts] == [("first", 1)] * 2
         gone = (await http.get(path)).json()
         assert (gone["receipt"]["why"], gone["receipt"]["frames"]) == ("first", 1)
         return last
 
-    with projector(road.settings) as running, ExitStack() as stack:
-        road.publish([Raw(b"gone", b'{"type":"LLMRunFrame"}')])
-        road.until_idle(running)
+    with projector(pipeline.settings) as running, ExitStack() as stack:
+        pipeline.publish([Raw(b"gone", b'{"type":"LLMRunFrame"}')])
+        pipeline.until_idle(running)
         assert running.stop() == 0
-        last = with_app(reading(road), erase)
-        road.until_idle(last)
+        last = with_app(reading(pipeline), erase)
+        pipeline.until_idle(last)
         assert last.stop() == 0

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from tests.support.batches import PARTITIONS, TOPIC, TOPICS, Log, Projecting, histories_interleaved, value_of
 from tests.support.claim_workers import connected_for_long, die, workers
 from tests.support.killable import STATEMENT_PER_TABLE, Plan, projector
-from tests.support.road import Raw, histories, road_of_its_own, tell  # noqa: F401  # a fixture
+from tests.support.pipeline import Raw, histories, own_pipeline, tell  # noqa: F401  # a fixture
 from tests.support.tiers import long
 
 from frameledger import derived
@@ -473,21 +473,21 @@ def long_answer(context_id, words):
     )
 
 
-def effects_on(road):
+def effects_on(pipeline):
     """Returns how often each effect is on the topics of runs and calls, by its id."""
     found: dict[str, int] = {}
-    for topic in (road.names.inference, road.names.function_calls):
-        for record in road.records(topic):
+    for topic in (pipeline.names.inference, pipeline.names.function_calls):
+        for record in pipeline.records(topic):
             effect = json.loads(record.value)
             found[effect["id"]] = found.get(effect["id"], 0) + 1
     return found
 
 
-def in_another_database(road, make_database, migrated_template):
+def in_another_database(pipeline, make_database, migrated_template):
     """Continue with the same topics and an empty database."""
     address = make_database(template=migrated_template)
-    road.settings = road.settings.model_copy(update={"database_url": SecretStr(address)})
-    road.address = address
+    pipeline.settings = pipeline.settings.model_copy(update={"database_url": SecretStr(address)})
+    pipeline.address = address
 
 
 OPEN = [*of_context("waits-for-an-answer", HI)]
@@ -499,31 +499,31 @@ a rebalance it would hold effects again."""
 @pytest.mark.regression("journey 2")
 @pytest.mark.parametrize("point", [None, long("after commit"), long("before send")], ids=str)
 def test_a_database_that_is_filled_from_the_log_anew_asks_for_nothing_that_is_over(
-    road, make_database, migrated_template, point
+    pipeline, make_database, migrated_template, point
 ):
     """With a point, the projector is killed there once: after a batch, or when effects are released."""
     log = Log()
     ended_run(log, "waits-for-a-function")
     waiting = [Raw(one.key, one.value) for one in log.records]
-    with projector(road.settings, NAMED) as running:
+    with projector(pipeline.settings, NAMED) as running:
         # For frames from before it owned the partitions it would publish only the effects of open work.
-        road.until_owned_by(running)
-        road.publish([*histories("first"), *long_answer("long", 2_500), *OPEN, *waiting])
-        road.until_idle(running)
+        pipeline.until_owned_by(running)
+        pipeline.publish([*histories("first"), *long_answer("long", 2_500), *OPEN, *waiting])
+        pipeline.until_idle(running)
         assert running.stop() == 0
-    before = effects_on(road)
-    still_open = dict.fromkeys(tell(road.records()).still_open, 1)
+    before = effects_on(pipeline)
+    still_open = dict.fromkeys(tell(pipeline.records()).still_open, 1)
     assert still_open.items() < before.items()
-    in_another_database(road, make_database, migrated_template)
+    in_another_database(pipeline, make_database, migrated_template)
     if point is not None:
-        with projector(road.settings, replace(NAMED, point=point, small=STATEMENT_PER_TABLE)) as doomed:
+        with projector(pipeline.settings, replace(NAMED, point=point, small=STATEMENT_PER_TABLE)) as doomed:
             doomed.arm()
             assert doomed.ended() == -signal.SIGKILL
-    with projector(road.settings, NAMED) as running:
-        road.until_owned_by(running)
-        road.until_idle(running)
+    with projector(pipeline.settings, NAMED) as running:
+        pipeline.until_owned_by(running)
+        pipeline.until_idle(running)
         assert running.stop() == 0
-    after = effects_on(road)
+    after = effects_on(pipeline)
     again = {
         effect: count - before.get(effect, 0)
         for effect, count in after.items()

@@ -15,8 +15,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # four that i
 )
 from tests.bounds import ON_SERVERS
 from tests.support.batches import Log, project
+from tests.support.pipeline import own_pipeline  # noqa: F401  # a fixture
 from tests.support.polling import look_again
-from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.projector import topic_identity
@@ -74,21 +74,21 @@ def test_records_of_any_time_are_stored(database, milliseconds, value):
 
 
 @pytest.mark.regression("fault 15")
-def test_a_topic_with_its_publishers_times_is_not_read_and_the_remedy_is_said(road):
-    assert asyncio.run(topic_identity.describe(road.settings, road.names.frames)).partitions > 0
+def test_a_topic_with_its_publishers_times_is_not_read_and_the_remedy_is_said(pipeline):
+    assert asyncio.run(topic_identity.describe(pipeline.settings, pipeline.names.frames)).partitions > 0
     change = ConfigEntry("message.timestamp.type", "CreateTime", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, road.names.frames, incremental_configs=[change])
-    admin = AdminClient({"bootstrap.servers": road.settings.kafka_bootstrap_servers})
+    resource = ConfigResource(ResourceType.TOPIC, pipeline.names.frames, incremental_configs=[change])
+    admin = AdminClient({"bootstrap.servers": pipeline.settings.kafka_bootstrap_servers})
     for changed in admin.incremental_alter_configs([resource]).values():
         changed.result(ON_SERVERS)
     with pytest.raises(
         BrokerError, match=r"CreateTime and needs LogAppendTime.*kafka-configs.sh --bootstrap-server"
     ):
-        asyncio.run(described_until(road, time.monotonic() + ON_SERVERS))
+        asyncio.run(described_until(pipeline, time.monotonic() + ON_SERVERS))
 
 
-async def described_until(road, until):
+async def described_until(pipeline, until):
     """Wait until the broker reports the changed configuration."""
     while time.monotonic() < until:
-        await topic_identity.describe(road.settings, road.names.frames)
+        await topic_identity.describe(pipeline.settings, pipeline.names.frames)
         await look_again()

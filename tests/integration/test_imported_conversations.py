@@ -5,14 +5,14 @@ import json
 import psycopg
 import pytest
 from tests.support.batches import project
+from tests.support.pipeline import PARTITIONS, Raw, mixed, own_pipeline  # noqa: F401  # a fixture
 from tests.support.recovering import (  # noqa: F401  # a fixture
     SAID,
     applied,
-    command_on_a_road,
+    command_on_pipeline,
     looked,
     projected,
 )
-from tests.support.road import PARTITIONS, Raw, mixed, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.transferring import exported, imported, random_log
 
 from frameledger.frames import LLMContextEraseFrame, encode_frame
@@ -41,38 +41,38 @@ def frames_with_places(address):
 
 @pytest.mark.long
 def test_rebuild_and_recover_know_what_was_imported_and_lose_nothing_that_the_log_has(
-    road, run, make_database, migrated_template
+    pipeline, run, make_database, migrated_template
 ):
     """Each imported conversation continues here, in two generations of the topic. The log also has a conversation that
     was erased in the second one, invalid records, and frames without ids."""
     origin = make_database(template=migrated_template)
     log, ids = random_log(SEEDS)
     project(origin, log.records)
-    imported(road.address, exported(origin))
-    projected(road, [*said_to((*ids, "gone"), b"first"), *mixed("own", ("barge-in",))])
-    with psycopg.connect(road.address) as connection:
+    imported(pipeline.address, exported(origin))
+    projected(pipeline, [*said_to((*ids, "gone"), b"first"), *mixed("own", ("barge-in",))])
+    with psycopg.connect(pipeline.address) as connection:
         connection.execute(
             "UPDATE projections SET next_offset = next_offset + 5 WHERE partition = %s", (PARTITIONS - 1,)
         )
-    assert applied(road, run)["generation"] == 2
-    projected(road, [*said_to(ids, b"second"), Raw(b"gone", ERASE)])
-    looked(road, run, 0)
+    assert applied(pipeline, run)["generation"] == 2
+    projected(pipeline, [*said_to(ids, b"second"), Raw(b"gone", ERASE)])
+    looked(pipeline, run, 0)
 
-    before = frames_with_places(road.address)
-    with psycopg.connect(road.address) as connection:
+    before = frames_with_places(pipeline.address)
+    with psycopg.connect(pipeline.address) as connection:
         connection.execute("SET session_replication_role = replica")
         lost = connection.execute("DELETE FROM frames WHERE generation > 0 AND version % 3 > 0").rowcount
-    assert {row[3] for row in before - frames_with_places(road.address)} == {1, 2}
-    done = run(road, "rebuild", "--from", "kafka", "--apply", "--json")
+    assert {row[3] for row in before - frames_with_places(pipeline.address)} == {1, 2}
+    done = run(pipeline, "rebuild", "--from", "kafka", "--apply", "--json")
     assert done.exit_code == 0, done.output
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert sum(one["frames_restored"] for one in told[:-1]) == lost
-    assert frames_with_places(road.address) == before
+    assert frames_with_places(pipeline.address) == before
 
-    again = run(road, "rebuild", "--from", "kafka", "--json")
+    again = run(pipeline, "rebuild", "--from", "kafka", "--json")
     assert again.exit_code == 0, again.output
-    verified = run(road, "verify", "--all", "--from", "kafka")
+    verified = run(pipeline, "verify", "--all", "--from", "kafka")
     assert verified.exit_code == 0, verified.output
     on_no_log = sum(row[3] == 0 for row in before)
     assert f" {on_no_log:,} were imported" in verified.stdout
-    looked(road, run, 0)
+    looked(pipeline, run, 0)

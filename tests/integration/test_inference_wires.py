@@ -10,11 +10,11 @@ from socket import socket
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support import databases, road
+from tests.support import databases, pipeline
 from tests.support.answerers import STEADY, answering, ask, frame, rows, spoken, until_closed
 from tests.support.killable import projector
+from tests.support.pipeline import Raw
 from tests.support.polling import pause
-from tests.support.road import Raw
 from tests.support.tiers import long
 
 from frameledger_services.bench.inference.answers import (
@@ -59,7 +59,7 @@ _contexts = itertools.count(1)
 
 @dataclass
 class Stage:
-    road: road.Road
+    pipeline: pipeline.Pipeline
     server: ModelServer
     services: dict
     """By wire."""
@@ -71,15 +71,15 @@ class Stage:
         self.server.then(*replies)
         first = len(self.server.received)
         model = frame("LLMUpdateSettingsFrame", settings={"model": wire})
-        ask(self.road, context_id, "Hello?", model, *before)
-        until_closed(self.road, context_id)
+        ask(self.pipeline, context_id, "Hello?", model, *before)
+        until_closed(self.pipeline, context_id)
         self.requests = self.server.received[first:]
         return context_id
 
     def log(self, context_id):
         """Returns type, attempt and outcome of the answer's frames; adjacent equal ones are one."""
         found = rows(
-            self.road,
+            self.pipeline,
             "SELECT type, (payload ->> 'attempt')::int, outcome FROM frames "
             "WHERE context_id = %s AND run_id IS NOT NULL ORDER BY version",
             context_id,
@@ -92,7 +92,7 @@ class Stage:
 
     def run(self, context_id):
         [row] = rows(
-            self.road,
+            self.pipeline,
             "SELECT status, attempt, provider, model, finish_reason, error_code, input_tokens, output_tokens "
             "FROM runs WHERE context_id = %s",
             context_id,
@@ -108,7 +108,7 @@ def stage(kafka, database_server, migrated_template):
         def database():
             return stack.enter_context(databases.made(database_server, template=migrated_template))[1]
 
-        made = road.made(kafka.bootstrap_servers, database(), database)
+        made = pipeline.made(kafka.bootstrap_servers, database(), database)
         projecting = stack.enter_context(projector(made.settings))
         settings = made.settings.model_copy(update={**STEADY, "inference_retries": 2})
         # Bound but not listening: connections are refused, and no other program gets the port.
@@ -170,7 +170,7 @@ def test_an_answer_in_pieces_is_one_message_and_its_request_can_be_made_again(st
     kindly = frame("LLMMessagesAppendFrame", messages=[{"role": "developer", "content": "Be kind."}])
     context_id = stage.answer(wire, say("Good", " day", " to", " you", "."), before=[kindly])
     assert stage.log(context_id) == WHOLE
-    assert spoken(stage.road, context_id)[1:] == [("user", "Hello?"), ("assistant", "Good day to you.")]
+    assert spoken(stage.pipeline, context_id)[1:] == [("user", "Hello?"), ("assistant", "Good day to you.")]
     assert stage.run(context_id) == {
         "status": "ended",
         "attempt": 1,
@@ -182,7 +182,7 @@ def test_an_answer_in_pieces_is_one_message_and_its_request_can_be_made_again(st
         "written": 7,
     }
     [request] = stage.requests
-    assert asyncio.run(rendered_again(stage.road, context_id, wire)) == request.body
+    assert asyncio.run(rendered_again(stage.pipeline, context_id, wire)) == request.body
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -206,7 +206,7 @@ def test_calls_in_interleaved_pieces_come_out_whole_in_order_and_under_ids_of_th
     )
     assert stage.log(context_id) == [started(), words(), ("FunctionCallsStarted", 1, "applied"), WHOLE[-1]]
     calls = rows(
-        stage.road,
+        stage.pipeline,
         "SELECT tool_call_id, arguments, status FROM tool_calls WHERE context_id = %s ORDER BY ordinal",
         context_id,
     )
@@ -214,7 +214,7 @@ def test_calls_in_interleaved_pieces_come_out_whole_in_order_and_under_ids_of_th
     assert not {"call_0", "call_1"} & {one[0] for one in calls}
     assert stage.run(context_id)["finish_reason"] == "tool_calls"
     [request] = stage.requests
-    assert asyncio.run(rendered_again(stage.road, context_id, wire)) == request.body
+    assert asyncio.run(rendered_again(stage.pipeline, context_id, wire)) == request.body
 
 
 def test_a_thought_is_kept_with_its_signature_and_goes_back_as_it_came(stage):
@@ -222,8 +222,10 @@ def test_a_thought_is_kept_with_its_signature_and_goes_back_as_it_came(stage):
         "anthropic", Answer((Thought("Hm"), Thought("m."), Signature("c2ln"), Text("Yes.")))
     )
     stage.server.then(say("Still yes."))
-    ask(stage.road, context_id, "Really?")
-    stage.road.until("SELECT count(*) = 2 FROM runs WHERE context_id = %s AND status = 'ended'", context_id)
+    ask(stage.pipeline, context_id, "Really?")
+    stage.pipeline.until(
+        "SELECT count(*) = 2 FROM runs WHERE context_id = %s AND status = 'ended'", context_id
+    )
     body = stage.server.received[-1].body
     assert b'{"type":"thinking","thinking":"Hmm.","signature":"c2ln"}' in body
 
@@ -240,11 +242,11 @@ def test_all_calls_of_an_answer_go_back_together_and_those_of_the_next_answer_ap
     stage.server.then(Answer((Call(0, "call_0", "look"), Arguments(0, "{}")), "tool_calls"))
     publish(stage, context_id, start(first), aside, start(second), end(first), end(second))
     ended = "SELECT count(*) = %s FROM runs WHERE context_id = %s AND status = 'ended'"
-    stage.road.until(ended, 2, context_id)
+    stage.pipeline.until(ended, 2, context_id)
     *_, third = called(stage, context_id)
     stage.server.then(say("It is 1."))
     publish(stage, context_id, start(third), end(third))
-    stage.road.until(ended, 3, context_id)
+    stage.pipeline.until(ended, 3, context_id)
     request = stage.server.received[-1]
     messages = json.loads(request.body)["messages"]
     if wire == "openai":
@@ -255,16 +257,16 @@ def test_all_calls_of_an_answer_go_back_together_and_those_of_the_next_answer_ap
         if wire == "anthropic"
         else ["user", 2, "tool", "tool", "user", 1, "tool"]
     )
-    assert asyncio.run(rendered_again(stage.road, context_id, wire)) == request.body
+    assert asyncio.run(rendered_again(stage.pipeline, context_id, wire)) == request.body
 
 
 def publish(stage, context_id, *frames):
-    stage.road.publish([Raw(context_id.encode(), one) for one in frames])
+    stage.pipeline.publish([Raw(context_id.encode(), one) for one in frames])
 
 
 def called(stage, context_id):
     asked = "SELECT tool_call_id FROM tool_calls WHERE context_id = %s ORDER BY requested_version, ordinal"
-    return [name for (name,) in rows(stage.road, asked, context_id)]
+    return [name for (name,) in rows(stage.pipeline, asked, context_id)]
 
 
 def start(name):
@@ -305,17 +307,19 @@ SUMMED = "SELECT input, output FROM token_usage WHERE context_id = %s"
 def test_a_run_that_is_interrupted_has_read_what_the_provider_said_at_the_start(stage):
     context_id = f"interrupted-{next(_contexts)}"
     stage.server.then(Answer((Text("I was about to"), Pause(60), Text(" say."))))
-    ask(stage.road, context_id, "Hello?", frame("LLMUpdateSettingsFrame", settings={"model": "anthropic"}))
-    stage.road.until(
+    ask(
+        stage.pipeline, context_id, "Hello?", frame("LLMUpdateSettingsFrame", settings={"model": "anthropic"})
+    )
+    stage.pipeline.until(
         "SELECT count(*) = 1 FROM runs WHERE context_id = %s AND first_text_at > '-infinity'", context_id
     )
     publish(stage, context_id, frame("InterruptionFrame"))
-    until_closed(stage.road, context_id)
+    until_closed(stage.pipeline, context_id)
     assert stage.run(context_id)["status"] == "interrupted"
-    [(read, _, partial)] = rows(stage.road, TOKENS, context_id)
+    [(read, _, partial)] = rows(stage.pipeline, TOKENS, context_id)
     assert (read, partial) == (11, True)
-    assert rows(stage.road, SUMMED, context_id)[0][0] == 11
-    stage.road.until(
+    assert rows(stage.pipeline, SUMMED, context_id)[0][0] == 11
+    stage.pipeline.until(
         "SELECT count(*) = 0 FROM claims WHERE context_id = %s AND finished_at IS NULL", context_id
     )
 
@@ -331,7 +335,7 @@ def test_a_run_has_used_what_is_known_and_only_an_ordinary_end_knows_all(stage, 
     pieces = (Text("Good day."),) if trouble is None else (Text("Good day."), trouble)
     context_id = stage.answer("anthropic", *[Answer(pieces)] * (3 if trouble == Cut() else 1))
     assert stage.run(context_id)["status"] == status
-    [(read, _, partial)] = rows(stage.road, TOKENS, context_id)
+    [(read, _, partial)] = rows(stage.pipeline, TOKENS, context_id)
     assert (read, partial) == (11, trouble is not None)
 
 
@@ -343,10 +347,10 @@ def test_what_the_provider_refuses_ends_the_run_and_is_not_asked_again(stage, wi
     context_id = stage.answer(wire, Failure(status, "sk-secret is not what we want"))
     assert len(stage.requests) == 1
     assert stage.log(context_id) == [started(), *failed()]
-    assert spoken(stage.road, context_id) == [("user", "Hello?")]
+    assert spoken(stage.pipeline, context_id) == [("user", "Hello?")]
     run = stage.run(context_id)
     assert (run["status"], run["finish_reason"], run["error_code"]) == ("failed", "error", code)
-    [(error,)] = rows(stage.road, "SELECT error FROM runs WHERE context_id = %s", context_id)
+    [(error,)] = rows(stage.pipeline, "SELECT error FROM runs WHERE context_id = %s", context_id)
     assert "sk-secret" not in error
 
 
@@ -357,7 +361,7 @@ def test_what_passes_is_tried_again_inside_the_attempt(stage, wire, trouble):
     context_id = stage.answer(wire, trouble, say("Here", " I am."))
     assert len(stage.requests) == 2
     assert stage.log(context_id) == WHOLE
-    assert spoken(stage.road, context_id)[1:] == [("assistant", "Here I am.")]
+    assert spoken(stage.pipeline, context_id)[1:] == [("assistant", "Here I am.")]
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -378,7 +382,7 @@ def test_a_server_that_does_not_listen_ends_the_run_with_its_error(stage):
 def test_a_stream_that_is_cut_is_begun_anew_as_the_next_attempt(stage, wire):
     context_id = stage.answer(wire, Answer((Text("Good da"), Cut())), say("Good evening."))
     assert stage.log(context_id) == AGAIN
-    assert spoken(stage.road, context_id)[1:] == [("assistant", "Good evening.")]
+    assert spoken(stage.pipeline, context_id)[1:] == [("assistant", "Good evening.")]
     assert stage.run(context_id)["attempt"] == 2
 
 
@@ -388,7 +392,7 @@ def test_a_stream_that_is_cut_three_times_closes_the_run_with_a_fatal_error(stag
     assert stage.log(context_id)[-2:] == [words(attempt=3), ("Error", 3, "applied")]
     run = stage.run(context_id)
     assert (run["status"], run["attempt"], run["error_code"]) == ("failed", 3, "attempts_exhausted")
-    assert spoken(stage.road, context_id)[1:] == [("assistant", "Good da")]
+    assert spoken(stage.pipeline, context_id)[1:] == [("assistant", "Good da")]
 
 
 @pytest.mark.regression("trial m2")
@@ -397,8 +401,8 @@ def test_an_answer_that_ends_early_in_a_call_is_begun_anew_as_the_next_attempt(s
     pieces = Text("Let me see."), Call(0, "call_0", "look"), Arguments(0, '{"at": '), end
     context_id = stage.answer(wire, Answer(pieces), say("It is here."))
     assert stage.log(context_id) == AGAIN
-    assert rows(stage.road, "SELECT * FROM tool_calls WHERE context_id = %s", context_id) == []
-    assert spoken(stage.road, context_id)[1:] == [("assistant", "It is here.")]
+    assert rows(stage.pipeline, "SELECT * FROM tool_calls WHERE context_id = %s", context_id) == []
+    assert spoken(stage.pipeline, context_id)[1:] == [("assistant", "It is here.")]
 
 
 @pytest.mark.regression("trial m2")
@@ -408,10 +412,10 @@ def test_an_answer_that_always_ends_early_in_a_call_ends_with_an_error_that_says
     context_id = stage.answer(wire, *[Answer(pieces)] * 3)
     run = stage.run(context_id)
     assert (run["status"], run["attempt"], run["error_code"]) == ("failed", 3, "attempts_exhausted")
-    [(error,)] = rows(stage.road, "SELECT error FROM runs WHERE context_id = %s", context_id)
+    [(error,)] = rows(stage.pipeline, "SELECT error FROM runs WHERE context_id = %s", context_id)
     assert "in a call of look" in error
-    assert rows(stage.road, "SELECT * FROM tool_calls WHERE context_id = %s", context_id) == []
-    assert spoken(stage.road, context_id)[1:] == [("assistant", "Let me see.")]
+    assert rows(stage.pipeline, "SELECT * FROM tool_calls WHERE context_id = %s", context_id) == []
+    assert spoken(stage.pipeline, context_id)[1:] == [("assistant", "Let me see.")]
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -421,15 +425,15 @@ def test_half_a_call_at_the_limit_of_tokens_is_no_call_and_is_not_asked_for_agai
     assert stage.log(context_id) == [started(), words(), *failed()]
     run = stage.run(context_id)
     assert (run["error_code"], run["read"], run["written"]) == ("incomplete_call", 11, 7)
-    assert rows(stage.road, "SELECT * FROM tool_calls WHERE context_id = %s", context_id) == []
-    assert spoken(stage.road, context_id)[1:] == [("assistant", "Let me see.")]
+    assert rows(stage.pipeline, "SELECT * FROM tool_calls WHERE context_id = %s", context_id) == []
+    assert spoken(stage.pipeline, context_id)[1:] == [("assistant", "Let me see.")]
 
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_an_empty_answer_is_an_end_without_a_message(stage, wire):
     context_id = stage.answer(wire, Answer())
     assert stage.log(context_id) == [started(), ("FullResponseEnd", 1, "applied")]
-    assert spoken(stage.road, context_id) == [("user", "Hello?")]
+    assert spoken(stage.pipeline, context_id) == [("user", "Hello?")]
     assert stage.run(context_id)["status"] == "ended"
 
 
@@ -456,9 +460,11 @@ def test_a_provider_that_hangs_is_left_and_the_conversation_goes_on(stage, wire,
     assert stage.log(context_id)[-2:] == failed()
     assert stage.run(context_id)["error_code"] == "completion_timeout"
     stage.server.then(say("Here I am."))
-    ask(stage.road, context_id, "Are you there?")
-    stage.road.until("SELECT count(*) = 1 FROM runs WHERE context_id = %s AND status = 'ended'", context_id)
-    assert spoken(stage.road, context_id)[-1] == ("assistant", "Here I am.")
+    ask(stage.pipeline, context_id, "Are you there?")
+    stage.pipeline.until(
+        "SELECT count(*) = 1 FROM runs WHERE context_id = %s AND status = 'ended'", context_id
+    )
+    assert spoken(stage.pipeline, context_id)[-1] == ("assistant", "Here I am.")
     until = time.monotonic() + ON_SERVERS
     while stage.server.open_streams:
         assert time.monotonic() < until
@@ -472,7 +478,7 @@ def test_an_error_after_the_first_word_takes_the_half_back_and_the_next_attempt_
 ):
     context_id = stage.answer(wire, Answer((Text("Good da"), trouble)), say("Good evening."))
     assert stage.log(context_id) == AGAIN
-    assert spoken(stage.road, context_id)[1:] == [("assistant", "Good evening.")]
+    assert spoken(stage.pipeline, context_id)[1:] == [("assistant", "Good evening.")]
 
 
 @pytest.mark.regression("trial m3")
@@ -480,14 +486,14 @@ def test_an_error_after_the_first_word_in_all_three_attempts_keeps_the_half(stag
     context_id = stage.answer("anthropic", *[Answer((Text("Good da"), StreamError()))] * 3)
     run = stage.run(context_id)
     assert (run["status"], run["attempt"], run["error_code"]) == ("failed", 3, "attempts_exhausted")
-    assert spoken(stage.road, context_id)[1:] == [("assistant", "Good da")]
+    assert spoken(stage.pipeline, context_id)[1:] == [("assistant", "Good da")]
 
 
 def test_a_refusal_after_the_first_word_ends_the_run(stage):
     refusal = StreamError("invalid_request_error", "no")
     context_id = stage.answer("anthropic", Answer((Text("Good da"), refusal)))
     assert stage.log(context_id) == [started(), words(), *failed()]
-    assert spoken(stage.road, context_id)[1:] == [("assistant", "Good da")]
+    assert spoken(stage.pipeline, context_id)[1:] == [("assistant", "Good da")]
 
 
 @pytest.mark.parametrize(
@@ -497,7 +503,9 @@ def test_a_setting_that_the_provider_has_no_form_for_is_named_and_nothing_is_sen
     context_id = stage.answer(wire, before=[frame("LLMUpdateSettingsFrame", settings={setting: 1})])
     assert stage.requests == []
     assert stage.log(context_id) == [started(), *failed()]
-    [(code, error)] = rows(stage.road, "SELECT error_code, error FROM runs WHERE context_id = %s", context_id)
+    [(code, error)] = rows(
+        stage.pipeline, "SELECT error_code, error FROM runs WHERE context_id = %s", context_id
+    )
     assert code == "unmappable"
     assert setting in error
 

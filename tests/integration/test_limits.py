@@ -145,7 +145,7 @@ class Played:
 
 
 @pytest.fixture(scope="module", name="played")
-def all_of_them_on_one_road(kafka, database_server, migrated_template):
+def all_of_them_on_one_pipeline(kafka, database_server, migrated_template):
     with (
         pytest.MonkeyPatch.context() as patch,
         stage(kafka, database_server, migrated_template) as settings,

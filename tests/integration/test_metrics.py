@@ -1,4 +1,4 @@
-"""What the services count on the real road."""
+"""What the services count on the real pipeline."""
 
 import asyncio
 

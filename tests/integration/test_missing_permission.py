@@ -14,7 +14,7 @@ from tests.bounds import ON_SERVERS
 from tests.support import gateway
 from tests.support.commands import command, environment  # noqa: F401  # a fixture
 from tests.support.forked_command import Command
-from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import Raw, own_pipeline  # noqa: F401  # a fixture
 from tests.support.tiers import long
 
 from frameledger_services.embedded import ports
@@ -51,9 +51,11 @@ def as_user(address: str, user: str) -> str:
 @pytest.mark.parametrize(
     "words", [SERVICES[0], *map(long, SERVICES[1:])], ids=[words[1] for words in SERVICES]
 )
-def test_a_service_names_what_was_refused_the_user_and_the_role(road, user, words):
+def test_a_service_names_what_was_refused_the_user_and_the_role(pipeline, user, words):
     role, *service = words
-    settings = road.settings.model_copy(update={"database_url": SecretStr(as_user(road.address, user))})
+    settings = pipeline.settings.model_copy(
+        update={"database_url": SecretStr(as_user(pipeline.address, user))}
+    )
     with Command(["run", *service], environment(settings)) as running, running.errors:
         assert running.ended() == 1
         said = running.errors.read().decode()
@@ -64,15 +66,17 @@ def test_a_service_names_what_was_refused_the_user_and_the_role(road, user, word
 
 
 @pytest.mark.long
-def test_a_service_says_it_too_when_a_grant_is_revoked_while_it_runs(road, user):
-    settings = road.settings.model_copy(update={"database_url": SecretStr(as_user(road.address, user))})
-    with psycopg.connect(road.address, autocommit=True) as superuser:
+def test_a_service_says_it_too_when_a_grant_is_revoked_while_it_runs(pipeline, user):
+    settings = pipeline.settings.model_copy(
+        update={"database_url": SecretStr(as_user(pipeline.address, user))}
+    )
+    with psycopg.connect(pipeline.address, autocommit=True) as superuser:
         superuser.execute(sql.SQL("GRANT frameledger_projector TO {}").format(sql.Identifier(user)))
         with Command(["run", "projector"], environment(settings)) as running, running.errors:
-            road.publish([Raw(b"ctx", RUN)])
-            road.until("SELECT count(*) = 1 FROM frames")
+            pipeline.publish([Raw(b"ctx", RUN)])
+            pipeline.until("SELECT count(*) = 1 FROM frames")
             superuser.execute("REVOKE INSERT ON frames FROM frameledger_projector")
-            road.publish([Raw(b"ctx", RUN)])
+            pipeline.publish([Raw(b"ctx", RUN)])
             assert running.ended() == 1
             said = running.errors.read().decode()
     assert "Traceback" not in said
@@ -81,9 +85,9 @@ def test_a_service_says_it_too_when_a_grant_is_revoked_while_it_runs(road, user)
 
 @pytest.mark.long
 @pytest.mark.regression("gateway 81")
-def test_a_gateway_logs_it_and_goes_on_as_during_an_outage(road, user):
+def test_a_gateway_logs_it_and_goes_on_as_during_an_outage(pipeline, user):
     with gateway.running(
-        road.settings, gateway_port=str(ports.choose(0)), database_url=as_user(road.address, user)
+        pipeline.settings, gateway_port=str(ports.choose(0)), database_url=as_user(pipeline.address, user)
     ) as running:
         # The gateway reads only on request.
         assert httpx.get(f"{running.address}/v1/contexts/ctx", timeout=ON_SERVERS).status_code == 503
@@ -108,8 +112,10 @@ def test_a_gateway_logs_it_and_goes_on_as_during_an_outage(road, user):
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
-def test_a_command_names_them_too(command, road, user, words, role):  # noqa: F811
-    settings = road.settings.model_copy(update={"database_url": SecretStr(as_user(road.address, user))})
+def test_a_command_names_them_too(command, pipeline, user, words, role):  # noqa: F811
+    settings = pipeline.settings.model_copy(
+        update={"database_url": SecretStr(as_user(pipeline.address, user))}
+    )
     done = command(settings, *words)
     assert done.exit_code == 1
     said = " ".join(done.output.split())

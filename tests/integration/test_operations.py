@@ -14,12 +14,12 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
-from tests.support.answered_road import Service
 from tests.support.batches import dump, same
 from tests.support.formatted import formatted
+from tests.support.full_pipeline import Service
 from tests.support.killable import projector
 from tests.support.pages import ROOT, Block, Reader, blocks
-from tests.support.road import Road, histories, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import Pipeline, histories, own_pipeline  # noqa: F401  # a fixture
 
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services.client import SyncClient
@@ -56,26 +56,30 @@ def environment_of(settings: Settings, folder: Path, **more: str) -> dict[str, s
 
 
 @pytest.mark.long
-def test_lost_tables_come_back_from_a_dump_and_from_the_log(road: Road, make_database, postgres, tmp_path):
+def test_lost_tables_come_back_from_a_dump_and_from_the_log(
+    pipeline: Pipeline, make_database, postgres, tmp_path
+):
     names = ["barge-in", "failed-runs", "parallel-tools", "safe-to-retry"]
     addresses = {"RESTORED": make_database(), "EMPTY": make_database()}
-    terminal = environment_of(road.settings, tmp_path, **addresses)
+    terminal = environment_of(pipeline.settings, tmp_path, **addresses)
     terminal["PATH"] = os.pathsep.join([str(postgres.binaries), terminal["PATH"]])
     operator = Reader(tmp_path, terminal)
-    with projector(road.settings) as running:
-        road.publish(histories("in-the-dump", names))
-        road.until_idle(running)
+    with projector(pipeline.settings) as running:
+        pipeline.publish(histories("in-the-dump", names))
+        pipeline.until_idle(running)
         operator.follow(below("Back up and restore"))
-        road.publish(histories("after-it", names))
-        road.until_idle(running)
+        pipeline.publish(histories("after-it", names))
+        pipeline.until_idle(running)
         assert running.stop() == 0
-    lost = dump(road.address)
+    lost = dump(pipeline.address)
     assert len(lost["contexts"]) == 2 * len(names)
 
     for way, name in (("From a dump", "RESTORED"), ("From the log", "EMPTY")):
         try:
             operator.follow(below(way))
-            again = Road(road.settings.model_copy(update={"database_url": SecretStr(addresses[name])}), None)
+            again = Pipeline(
+                pipeline.settings.model_copy(update={"database_url": SecretStr(addresses[name])}), None
+            )
             again.until_idle()
         finally:
             operator.close()

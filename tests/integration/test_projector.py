@@ -10,6 +10,7 @@ from aiokafka.errors import GroupAuthorizationFailedError, GroupCoordinatorNotAv
 from tests.bounds import ON_SERVERS
 from tests.support import coordination
 from tests.support.batches import HISTORIES, folded, rows_of, value_of
+from tests.support.pipeline import die
 from tests.support.polling import look_again
 from tests.support.projecting import (  # noqa: F401  # a fixture
     make_topics,
@@ -17,7 +18,6 @@ from tests.support.projecting import (  # noqa: F401  # a fixture
     settings_of_its_own,
     until_projected,
 )
-from tests.support.road import die
 
 from frameledger.record import Outgoing
 from frameledger_services.event_log.consumer import consumer

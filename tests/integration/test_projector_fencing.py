@@ -11,7 +11,7 @@ from tests.support.batches import TOPIC, TOPICS, Log, value_of
 from tests.support.formatted import formatted
 from tests.support.killable import OWNER, STATEMENT_PER_TABLE, Plan, projector
 from tests.support.log_in_memory import Feed, Group
-from tests.support.road import PARTITIONS, Raw, die, histories, made, mixed, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import PARTITIONS, Raw, die, histories, made, mixed, own_pipeline  # noqa: F401  # a fixture
 from tests.support.tiers import long
 from tests.support.turns import turns
 
@@ -30,35 +30,35 @@ FEW = ("barge-in", "parallel-tools", "tool-changes", "old-names")
 
 
 @pytest.mark.long
-def test_processes_of_one_group_come_and_go_and_each_frame_counts_once(road):
-    with projector(road.settings) as first:
-        road.publish(mixed("1", FEW))
-        with projector(road.settings) as second:
+def test_processes_of_one_group_come_and_go_and_each_frame_counts_once(pipeline):
+    with projector(pipeline.settings) as first:
+        pipeline.publish(mixed("1", FEW))
+        with projector(pipeline.settings) as second:
             for number in range(2, 6):
-                road.publish(mixed(str(number), FEW))
-            road.until_idle(first, second)
+                pipeline.publish(mixed(str(number), FEW))
+            pipeline.until_idle(first, second)
             first.send(signal.SIGKILL)
-            road.publish(mixed("6", FEW))
-            road.until_idle(second)
-            with projector(road.settings) as third:
-                road.publish(mixed("7", FEW))
+            pipeline.publish(mixed("6", FEW))
+            pipeline.until_idle(second)
+            with projector(pipeline.settings) as third:
+                pipeline.publish(mixed("7", FEW))
                 assert second.stop() == 0
-                road.publish(mixed("8", FEW))
-                road.until_idle(third)
+                pipeline.publish(mixed("8", FEW))
+                pipeline.until_idle(third)
                 assert third.stop() == 0
-    road.check()
+    pipeline.check()
 
 
-def test_two_who_both_believe_that_they_own_everything_fence_each_other_and_each_frame_counts_once(road):
+def test_two_who_both_believe_that_they_own_everything_fence_each_other_and_each_frame_counts_once(pipeline):
     with (
-        projector(road.settings, Plan(group="one")) as first,
-        projector(road.settings, Plan(group="another")) as second,
+        projector(pipeline.settings, Plan(group="one")) as first,
+        projector(pipeline.settings, Plan(group="another")) as second,
     ):
         for number in range(12):
-            road.publish(mixed(str(number), FEW[:2]))
-        road.until_idle(first, second)
+            pipeline.publish(mixed(str(number), FEW[:2]))
+        pipeline.until_idle(first, second)
         assert first.stop() == second.stop() == 0
-    road.check()
+    pipeline.check()
 
 
 @pytest.mark.parametrize(
@@ -67,60 +67,60 @@ def test_two_who_both_believe_that_they_own_everything_fence_each_other_and_each
     ids=["between two statements", "in the middle of a COPY"],
 )
 def test_a_frozen_projector_is_ended_by_the_next_owner_and_comes_back_as_one_who_owns_nothing(
-    road, point, group
+    pipeline, point, group
 ):
     plan = Plan(point=point, signal=signal.SIGSTOP, small=STATEMENT_PER_TABLE)
-    with projector(road.settings, plan) as frozen:
-        road.until_idle(frozen)
+    with projector(pipeline.settings, plan) as frozen:
+        pipeline.until_idle(frozen)
         frozen.arm()
-        road.publish(mixed("1", FEW))
+        pipeline.publish(mixed("1", FEW))
         frozen.frozen()
-        with projector(road.settings, Plan(group=group)) as other:
-            road.until_idle(other)
+        with projector(pipeline.settings, Plan(group=group)) as other:
+            pipeline.until_idle(other)
             frozen.send(signal.SIGCONT)
-            road.publish(mixed("2", FEW))
-            road.until_idle(frozen, other)
+            pipeline.publish(mixed("2", FEW))
+            pipeline.until_idle(frozen, other)
             assert other.stop() == 0
-        road.publish(mixed("3", FEW))
-        road.until_idle(frozen)
+        pipeline.publish(mixed("3", FEW))
+        pipeline.until_idle(frozen)
         assert frozen.stop() == 0
-    road.check()
+    pipeline.check()
 
 
 @pytest.mark.long
-def test_a_connection_that_drops_in_the_middle_of_a_copy_is_made_again(road):
+def test_a_connection_that_drops_in_the_middle_of_a_copy_is_made_again(pipeline):
     plan = Plan(point="in the middle of COPY messages", signal=signal.SIGSTOP, small=STATEMENT_PER_TABLE)
-    with projector(road.settings, plan) as running:
-        road.until_idle(running)
+    with projector(pipeline.settings, plan) as running:
+        pipeline.until_idle(running)
         running.arm()
-        road.publish(mixed("1", FEW))
+        pipeline.publish(mixed("1", FEW))
         running.frozen()
-        with psycopg.connect(road.address, autocommit=True) as connection:
+        with psycopg.connect(pipeline.address, autocommit=True) as connection:
             connection.execute(f"SELECT pg_terminate_backend(({OWNER}), 10000)")
         running.send(signal.SIGCONT)
-        road.until_idle(running)
+        pipeline.until_idle(running)
         assert running.stop() == 0
-    road.check()
+    pipeline.check()
 
 
 @pytest.mark.long
-def test_who_was_frozen_until_the_database_gave_up_on_its_transaction_goes_on(road):
+def test_who_was_frozen_until_the_database_gave_up_on_its_transaction_goes_on(pipeline):
     plan = Plan(
         point="after lock",
         signal=signal.SIGSTOP,
         small=STATEMENT_PER_TABLE,
         then="SET LOCAL idle_in_transaction_session_timeout = 1",
     )
-    with projector(road.settings, plan) as running:
-        road.until_idle(running)
+    with projector(pipeline.settings, plan) as running:
+        pipeline.until_idle(running)
         running.arm()
-        road.publish(mixed("1", FEW))
+        pipeline.publish(mixed("1", FEW))
         running.frozen()
-        road.until(f"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = ({OWNER}))")
+        pipeline.until(f"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = ({OWNER}))")
         running.send(signal.SIGCONT)
-        road.until_idle(running)
+        pipeline.until_idle(running)
         assert running.stop() == 0
-    road.check()
+    pipeline.check()
 
 
 @pytest.mark.long
@@ -149,20 +149,20 @@ def test_a_database_and_a_broker_that_start_again_are_waited_for(tmp_path):
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute("CREATE DATABASE offline TEMPLATE frameledger")
         offline = make_conninfo(postgres.dsn, dbname="offline")
-        road = made(kafka.bootstrap_servers, postgres.dsn, lambda: offline)
-        with projector(road.settings) as running:
-            road.publish(mixed("1", FEW))
-            road.until_idle(running)
+        pipeline = made(kafka.bootstrap_servers, postgres.dsn, lambda: offline)
+        with projector(pipeline.settings) as running:
+            pipeline.publish(mixed("1", FEW))
+            pipeline.until_idle(running)
             stop_postgres.close()
-            road.publish(mixed("2", FEW))
+            pipeline.publish(mixed("2", FEW))
             start_postgres()
-            road.until_idle(running)
+            pipeline.until_idle(running)
             stop_kafka.close()
             start_kafka()
-            road.publish(mixed("3", FEW))
-            road.until_idle(running)
+            pipeline.publish(mixed("3", FEW))
+            pipeline.until_idle(running)
             assert running.stop() == 0
-        road.check()
+        pipeline.check()
 
 
 def test_a_fence_in_the_first_of_several_batches_takes_no_record_of_the_others_with_it(database, monkeypatch):
@@ -224,20 +224,20 @@ def test_those_who_live_and_only_fence_each_other_park_nothing(database):
 
 
 @pytest.mark.parametrize("hanging", [False, long(True)], ids=["it kills", "it never ends"])
-def test_a_frame_that_ends_whoever_folds_it_parks_its_conversation_and_no_other(road, hanging):
+def test_a_frame_that_ends_whoever_folds_it_parks_its_conversation_and_no_other(pipeline, hanging):
     records = histories("good", ["barge-in", "parallel-tools"])
     deadly = Raw(b"bad", b'{"type":"TranscriptionFrame","user_id":"u","timestamp":"","text":"deadly"}')
     records[5:5] = [deadly, Raw(b"bad", b'{"type":"LLMRunFrame"}')]
-    road.publish(records)
+    pipeline.publish(records)
     # The sixth projector parks it. On a busy machine the watchdog may kill one that only folds slowly.
     for _ in range(20):
-        with projector(road.settings, Plan(deadly="deadly", hanging=hanging, member="it")) as running:
-            if not road.until_idle_or_dead(running):
+        with projector(pipeline.settings, Plan(deadly="deadly", hanging=hanging, member="it")) as running:
+            if not pipeline.until_idle_or_dead(running):
                 break
             assert running.ended() == (-signal.SIGALRM if hanging else -signal.SIGKILL)
     else:
         raise AssertionError("the twentieth projector died of it too")
-    with psycopg.connect(road.address) as connection:
+    with psycopg.connect(pipeline.address) as connection:
         outcomes = connection.execute(
             "SELECT context_id = 'bad', outcome = 'parked', count(*)::int FROM frames GROUP BY 1, 2 ORDER BY 1"
         ).fetchall()

@@ -9,7 +9,7 @@ import psycopg
 from tests.integration.test_foreign_clients import produce
 from tests.support.batches import value_of
 from tests.support.killable import projector
-from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import Raw, own_pipeline  # noqa: F401  # a fixture
 
 from frameledger.fold import Conversation, Folding
 from frameledger.record import decode
@@ -19,17 +19,17 @@ LOOKED_AT_CLOSELY = 2
 """The number of conversations that are read back at every version; the others only at their end."""
 
 
-def test_all_of_them_read_back_whoever_published_them(road, shared):
+def test_all_of_them_read_back_whoever_published_them(pipeline, shared):
     conversations = [
         json.loads(line) for line in (shared / "data" / "real-conversations.jsonl").read_bytes().splitlines()
     ]
     canonical = canon(shared)
     values = {one["name"]: [json.dumps(frame).encode() for frame in one["frames"]] for one in conversations}
-    with projector(road.settings) as running:
-        publish_side_by_side(road, values)
-        road.until_idle(running)
+    with projector(pipeline.settings) as running:
+        publish_side_by_side(pipeline, values)
+        pipeline.until_idle(running)
         assert running.stop() == 0
-    with psycopg.connect(road.address) as connection:
+    with psycopg.connect(pipeline.address) as connection:
         for number, one in enumerate(conversations):
             stored = value_of(connection, "SELECT context_at(%s)", one["name"])
             assert [canonical(message) for message in stored["messages"]] == [
@@ -41,7 +41,7 @@ def test_all_of_them_read_back_whoever_published_them(road, shared):
         assert value_of(connection, "SELECT count(*)::int FROM frames") == sum(map(len, values.values()))
 
 
-def publish_side_by_side(road, values):
+def publish_side_by_side(pipeline, values):
     """Publish concurrently: each producer publishes the frames of its own conversations in turn; half of the producers
     are other clients than ours."""
     failed = []
@@ -57,9 +57,9 @@ def publish_side_by_side(road, values):
         ]
         try:
             if number % 2:
-                produce(road, records)
+                produce(pipeline, records)
             else:
-                road.publish(records)
+                pipeline.publish(records)
         except BaseException as error:
             failed.append(error)
 

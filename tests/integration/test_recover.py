@@ -20,9 +20,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # three that 
     ConfigResource,
 )
 from tests.bounds import ON_SERVERS
-from tests.support import road as roads
+from tests.support import pipeline as pipelines
 from tests.support.batches import dump, value_of
 from tests.support.killable import STATEMENT_PER_TABLE, Plan, projector
+from tests.support.pipeline import PARTITIONS, Raw, mixed, tell
 from tests.support.polling import look_again
 from tests.support.processes import Process
 from tests.support.recovering import (  # noqa: F401  # fixtures
@@ -30,7 +31,7 @@ from tests.support.recovering import (  # noqa: F401  # fixtures
     SAID,
     all_put_back,
     applied,
-    command_on_a_road,
+    command_on_pipeline,
     diagnosed,
     expire,
     frames_of,
@@ -39,13 +40,12 @@ from tests.support.recovering import (  # noqa: F401  # fixtures
     lose,
     machine_with_power,
     make_again,
+    pipeline_with_power_cuts,
     projected,
     refused,
-    road_with_power_cuts,
     until_gone,
     without_duplicates,
 )
-from tests.support.road import PARTITIONS, Raw, mixed, tell
 
 from frameledger.partition import partition_for
 from frameledger.record import read
@@ -59,61 +59,67 @@ from frameledger_services.store.frame_ids import frame_uuid
 
 FEW = ("barge-in", "failed-runs", "tool-changes")
 
-road = roads.road_of_its_own
+pipeline = pipelines.own_pipeline
 
 
-def test_what_a_power_cut_took_is_put_back_and_changes_nothing(machine, cut_road, run):
+def test_what_a_power_cut_took_is_put_back_and_changes_nothing(machine, fragile_pipeline, run):
     key = b"plain"
     home = partition_for(key, PARTITIONS)
-    projected(cut_road, [Raw(key, SAID % b"first"), *mixed("1", FEW)])
-    kept = cut_road.ends()
+    projected(fragile_pipeline, [Raw(key, SAID % b"first"), *mixed("1", FEW)])
+    kept = fragile_pipeline.ends()
     foreign = Raw(b"abroad", RUN, partition=(partition_for(b"abroad", PARTITIONS) + 1) % PARTITIONS)
     headed = Raw(key, SAID % b"second", (("ce_source", b"a client"),))
-    projected(cut_road, [Raw(key, RUN), headed, foreign, *mixed("2", FEW)], [Raw(key, SAID % b"third")])
-    before, frames, ends = dump(cut_road.address), frames_of(cut_road.address), cut_road.ends()
-    with psycopg.connect(cut_road.address) as connection:
+    projected(
+        fragile_pipeline, [Raw(key, RUN), headed, foreign, *mixed("2", FEW)], [Raw(key, SAID % b"third")]
+    )
+    before, frames, ends = (
+        dump(fragile_pipeline.address),
+        frames_of(fragile_pipeline.address),
+        fragile_pipeline.ends(),
+    )
+    with psycopg.connect(fragile_pipeline.address) as connection:
         rejected = value_of(connection, "SELECT count(*) FROM rejected_frames")
 
-    shorter = lose(machine, cut_road, kept)
+    shorter = lose(machine, fragile_pipeline, kept)
     assert shorter == kept
     assert kept != ends
-    refused(cut_road)
-    assert "Kafka lost records that are stored here" in diagnosed(cut_road, run)
+    refused(fragile_pipeline)
+    assert "Kafka lost records that are stored here" in diagnosed(fragile_pipeline, run)
 
-    found, happened = looked(cut_road, run, 1)
+    found, happened = looked(fragile_pipeline, run, 1)
     assert {partition for partition, what in happened.items() if what == "lost_tail"} == {
         partition for partition in ends if ends[partition] != kept[partition]
     }
     lost = sum(part["to_put_back"] for part in found["partitions"])
     assert lost > 10
-    said = run(cut_road, "recover")
+    said = run(fragile_pipeline, "recover")
     assert said.exit_code == 1
     assert "publishes" in said.stdout
-    done = applied(cut_road, run)
+    done = applied(fragile_pipeline, run)
     assert (done["generation"], done["put_back"], done["left"]) == (2, lost, 0)
-    assert looked(cut_road, run, 0)[0]["generation"] == 2
+    assert looked(fragile_pipeline, run, 0)[0]["generation"] == 2
 
     again = Raw(key, RUN)  # without an id, of the same conversation, at an offset that repeats
-    projected(cut_road, [])
-    assert without_duplicates(dump(cut_road.address)) == without_duplicates(before)
-    with psycopg.connect(cut_road.address) as connection:
+    projected(fragile_pipeline, [])
+    assert without_duplicates(dump(fragile_pipeline.address)) == without_duplicates(before)
+    with psycopg.connect(fragile_pipeline.address) as connection:
         counted = value_of(connection, "SELECT sum(duplicate_count) FROM contexts")
         assert counted >= lost
         # Dead letters were not republished.
         assert value_of(connection, "SELECT count(*) FROM rejected_frames") == rejected
-    (place,) = cut_road.publish([again])
-    projected(cut_road, mixed("3", FEW))
+    (place,) = fragile_pipeline.publish([again])
+    projected(fragile_pipeline, mixed("3", FEW))
     assert place[0] == home
-    assert frames < frames_of(cut_road.address)
-    told = tell(in_generations(cut_road))
-    assert set(told.frames) == frames_of(cut_road.address)
-    with psycopg.connect(cut_road.address) as connection:
+    assert frames < frames_of(fragile_pipeline.address)
+    told = tell(in_generations(fragile_pipeline))
+    assert set(told.frames) == frames_of(fragile_pipeline.address)
+    with psycopg.connect(fragile_pipeline.address) as connection:
         runs = value_of(
             connection, "SELECT count(*) FROM frames WHERE context_id = 'plain' AND type = 'LLMRunFrame'"
         )
         assert runs == 2
         assert value_of(connection, "SELECT count(*) FROM rejected_frames") > rejected
-        assert_dead_letters_are_found(cut_road, run)
+        assert_dead_letters_are_found(fragile_pipeline, run)
         assert value_of(connection, "SELECT bool_and(intact) FROM contexts, verify_chain(context_id)")
         assert connection.execute("SELECT DISTINCT generation FROM frames ORDER BY 1").fetchall() == [
             (1,),
@@ -123,7 +129,7 @@ def test_what_a_power_cut_took_is_put_back_and_changes_nothing(machine, cut_road
 
 @pytest.mark.long
 def test_records_that_were_written_since_the_power_cut_are_read_where_they_lie(
-    machine, cut_road, run, monkeypatch
+    machine, fragile_pipeline, run, monkeypatch
 ):
     """Services published before the operator came, so the log is longer than what is stored. The result does not depend
     on how far back the comparison starts."""
@@ -131,22 +137,22 @@ def test_records_that_were_written_since_the_power_cut_are_read_where_they_lie(
     home = partition_for(key, PARTITIONS)
     words = [Raw(key, SAID % b"%d" % number) for number in range(6)]
     for one in words[:3]:
-        projected(cut_road, [one])
-    kept = cut_road.ends()
-    projected(cut_road, words[3:])
-    lose(machine, cut_road, kept)
+        projected(fragile_pipeline, [one])
+    kept = fragile_pipeline.ends()
+    projected(fragile_pipeline, words[3:])
+    lose(machine, fragile_pipeline, kept)
     # The first one equals the lost record at that offset.
-    cut_road.publish([words[3]])
-    cut_road.publish([Raw(key, SAID % b"since %d" % number) for number in range(4)])
-    refused(cut_road)
-    found, _ = looked(cut_road, run, 1)
+    fragile_pipeline.publish([words[3]])
+    fragile_pipeline.publish([Raw(key, SAID % b"since %d" % number) for number in range(4)])
+    refused(fragile_pipeline)
+    found, _ = looked(fragile_pipeline, run, 1)
     (changed,) = [part for part in found["partitions"] if part["happened"] != "fine"]
     assert (changed["partition"], changed["begins_at"], changed["to_put_back"]) == (home, 3, 3)
     monkeypatch.setattr(comparison, "LOOK_BACK", 1)
-    assert looked(cut_road, run, 1)[0] == found
-    assert applied(cut_road, run)["put_back"] == 3
-    projected(cut_road, [])
-    with psycopg.connect(cut_road.address) as connection:
+    assert looked(fragile_pipeline, run, 1)[0] == found
+    assert applied(fragile_pipeline, run)["put_back"] == 3
+    projected(fragile_pipeline, [])
+    with psycopg.connect(fragile_pipeline.address) as connection:
         spoken = [
             message["content"] for message in value_of(connection, "SELECT context_at('quick') -> 'messages'")
         ]
@@ -154,45 +160,45 @@ def test_records_that_were_written_since_the_power_cut_are_read_where_they_lie(
 
 
 @pytest.mark.long
-def test_who_lives_through_the_power_cut_does_not_pass_over_what_was_written_since(machine, cut_road):
+def test_who_lives_through_the_power_cut_does_not_pass_over_what_was_written_since(machine, fragile_pipeline):
     """Before its next fetch, the partition is longer again than what the projector has read."""
     key = b"living"
     words = [Raw(key, SAID % b"%d" % number) for number in range(6)]
-    with projector(cut_road.settings) as running:
+    with projector(fragile_pipeline.settings) as running:
         for one in words[:3]:
-            cut_road.publish([one])
-        cut_road.until_idle(running)
-        kept = cut_road.ends()
+            fragile_pipeline.publish([one])
+        fragile_pipeline.until_idle(running)
+        kept = fragile_pipeline.ends()
         for one in words[3:]:
-            cut_road.publish([one])
-        cut_road.until_idle(running)
+            fragile_pipeline.publish([one])
+        fragile_pipeline.until_idle(running)
         running.send(signal.SIGSTOP)
-        lose(machine, cut_road, kept)
+        lose(machine, fragile_pipeline, kept)
         for number in range(8):
-            cut_road.publish([Raw(key, SAID % b"since %d" % number)])
+            fragile_pipeline.publish([Raw(key, SAID % b"since %d" % number)])
         running.send(signal.SIGCONT)
         assert running.ended() == 1
-    with psycopg.connect(cut_road.address) as connection:
+    with psycopg.connect(fragile_pipeline.address) as connection:
         assert value_of(connection, "SELECT count(*) FROM frames WHERE context_id = 'living'") == 6
 
 
 @pytest.mark.long
-def test_a_log_that_loses_what_was_put_back_gets_it_back_again(machine, cut_road, run):
+def test_a_log_that_loses_what_was_put_back_gets_it_back_again(machine, fragile_pipeline, run):
     key = b"twice"
     words = [Raw(key, SAID % b"%d" % number) for number in range(5)]
     for one in words[:2]:
-        projected(cut_road, [one])
-    kept = cut_road.ends()
-    projected(cut_road, words[2:4])
-    lose(machine, cut_road, kept)
-    assert applied(cut_road, run) == all_put_back(generation=2, frames=2)
-    projected(cut_road, words[4:])
-    frames = frames_of(cut_road.address)
-    lose(machine, cut_road, kept)
-    assert applied(cut_road, run) == all_put_back(generation=3, frames=3)
-    projected(cut_road, [])
-    assert frames_of(cut_road.address) == frames
-    assert set(tell(in_generations(cut_road)).frames) == frames
+        projected(fragile_pipeline, [one])
+    kept = fragile_pipeline.ends()
+    projected(fragile_pipeline, words[2:4])
+    lose(machine, fragile_pipeline, kept)
+    assert applied(fragile_pipeline, run) == all_put_back(generation=2, frames=2)
+    projected(fragile_pipeline, words[4:])
+    frames = frames_of(fragile_pipeline.address)
+    lose(machine, fragile_pipeline, kept)
+    assert applied(fragile_pipeline, run) == all_put_back(generation=3, frames=3)
+    projected(fragile_pipeline, [])
+    assert frames_of(fragile_pipeline.address) == frames
+    assert set(tell(in_generations(fragile_pipeline)).frames) == frames
 
 
 ERASE = b'{"type":"LLMContextEraseFrame","id":"%s","why":"asked"}'
@@ -208,33 +214,33 @@ def spoken_in(address):
 @pytest.mark.long
 @pytest.mark.regression("fault 37")
 def test_what_was_said_before_an_erasure_was_put_back_is_in_a_database_that_is_filled_anew(
-    machine, cut_road, run
+    machine, fragile_pipeline, run
 ):
     """One conversation has no frames of the next life, and one has some; one was erased again since; and the erasure of
     one was published twice."""
     keys = (b"quiet", b"goes-on", b"again", b"retried")
-    projected(cut_road, [Raw(key, SAID % b"of before") for key in keys])
-    kept = cut_road.ends()
-    projected(cut_road, [Raw(key, ERASE % b"first") for key in keys])
-    projected(cut_road, [Raw(key, SAID % b"lost") for key in keys[1:]])
-    lose(machine, cut_road, kept)
-    cut_road.publish([Raw(key, SAID % b"since") for key in keys])
-    cut_road.publish([Raw(b"again", ERASE % b"second"), Raw(b"again", SAID % b"of a third life")])
-    cut_road.publish([Raw(b"retried", ERASE % b"first")])
+    projected(fragile_pipeline, [Raw(key, SAID % b"of before") for key in keys])
+    kept = fragile_pipeline.ends()
+    projected(fragile_pipeline, [Raw(key, ERASE % b"first") for key in keys])
+    projected(fragile_pipeline, [Raw(key, SAID % b"lost") for key in keys[1:]])
+    lose(machine, fragile_pipeline, kept)
+    fragile_pipeline.publish([Raw(key, SAID % b"since") for key in keys])
+    fragile_pipeline.publish([Raw(b"again", ERASE % b"second"), Raw(b"again", SAID % b"of a third life")])
+    fragile_pipeline.publish([Raw(b"retried", ERASE % b"first")])
     # The log is longer than what is stored, as after services have continued.
-    applied(cut_road, run)
-    projected(cut_road, [])
+    applied(fragile_pipeline, run)
+    projected(fragile_pipeline, [])
     live = {
         "quiet": ["since"],
         "goes-on": ["lost", "since"],
         "again": ["of a third life"],
         "retried": ["lost", "since"],
     }
-    assert spoken_in(cut_road.address) == live
-    anew = spoken_in(cut_road.folded_offline(cut_road.records()))
+    assert spoken_in(fragile_pipeline.address) == live
+    anew = spoken_in(fragile_pipeline.folded_offline(fragile_pipeline.records()))
     assert {name: sorted(words) for name, words in anew.items()} == live
-    looked(cut_road, run, 0)
-    assert run(cut_road, "verify", "--all", "--from", "kafka").exit_code == 0
+    looked(fragile_pipeline, run, 0)
+    assert run(fragile_pipeline, "verify", "--all", "--from", "kafka").exit_code == 0
 
 
 LIMIT = 100_000
@@ -279,7 +285,9 @@ def set_limit(one, most):
 
 
 @pytest.mark.long
-def test_a_frame_as_large_as_the_topic_takes_is_put_back_with_fewer_headers_or_told(machine, cut_road, run):
+def test_a_frame_as_large_as_the_topic_takes_is_put_back_with_fewer_headers_or_told(
+    machine, fragile_pipeline, run
+):
     key, said = b"large", b'{"type":"LLMMessagesAppendFrame"'
     ours = (
         ("ce_specversion", b"1.0"),
@@ -296,16 +304,16 @@ def test_a_frame_as_large_as_the_topic_takes_is_put_back_with_fewer_headers_or_t
     # It has no header that could be left out, and its copy needs one that identifies the frame.
     hopeless = at_the_limit(key, said)
     others = [Raw(b"%d" % number, SAID % b"beside") for number in range(10)]
-    projected(cut_road, [Raw(key, SAID % b"kept")])
-    kept = cut_road.ends()
-    set_limit(cut_road, LIMIT)
+    projected(fragile_pipeline, [Raw(key, SAID % b"kept")])
+    kept = fragile_pipeline.ends()
+    set_limit(fragile_pipeline, LIMIT)
     # Sent one by one, because records that are sent together share a batch.
     bursts = [[one] for one in (*large, hopeless)]
-    projected(cut_road, *bursts, [Raw(key, SAID % b"after"), *others])
-    frames, rows = frames_of(cut_road.address), dump(cut_road.address)
-    lose(machine, cut_road, kept)
+    projected(fragile_pipeline, *bursts, [Raw(key, SAID % b"after"), *others])
+    frames, rows = frames_of(fragile_pipeline.address), dump(fragile_pipeline.address)
+    lose(machine, fragile_pipeline, kept)
 
-    result = run(cut_road, "recover", "--apply", "--yes", "--json")
+    result = run(fragile_pipeline, "recover", "--apply", "--yes", "--json")
     assert result.exit_code == 1, result.output
     done = json.loads(result.stdout)["applied"]
     assert (done["put_back"], done["left"], done["too_large"]) == (14, 0, 1)
@@ -314,21 +322,21 @@ def test_a_frame_as_large_as_the_topic_takes_is_put_back_with_fewer_headers_or_t
     assert (told["context_id"], *place) == ("large", partition_for(key, PARTITIONS), 1, kept[place[0]] + 3)
     assert "kafka-configs.sh --bootstrap-server BROKER --alter" in result.stderr
     assert "max.message.bytes" in result.stderr
-    projected(cut_road, [])
-    assert frames_of(cut_road.address) == frames
+    projected(fragile_pipeline, [])
+    assert frames_of(fragile_pipeline.address) == frames
 
     # Only the partition of that frame is not finished.
-    found, _ = looked(cut_road, run, 1)
+    found, _ = looked(fragile_pipeline, run, 1)
     assert [part["partition"] for part in found["partitions"] if part["to_put_back"]] == [told["partition"]]
-    assert "'large': frame " in run(cut_road, "recover", "--apply", "--yes").stderr
-    set_limit(cut_road, LIMIT + 100)
-    again = run(cut_road, "recover", "--apply", "--yes")
+    assert "'large': frame " in run(fragile_pipeline, "recover", "--apply", "--yes").stderr
+    set_limit(fragile_pipeline, LIMIT + 100)
+    again = run(fragile_pipeline, "recover", "--apply", "--yes")
     assert again.exit_code == 0, again.output
-    looked(cut_road, run, 0)
-    projected(cut_road, [])
-    assert frames_of(cut_road.address) == frames
-    assert without_duplicates(dump(cut_road.address)) == without_duplicates(rows)
-    assert on_the_log(cut_road) == in_the_tables(cut_road)
+    looked(fragile_pipeline, run, 0)
+    projected(fragile_pipeline, [])
+    assert frames_of(fragile_pipeline.address) == frames
+    assert without_duplicates(dump(fragile_pipeline.address)) == without_duplicates(rows)
+    assert on_the_log(fragile_pipeline) == in_the_tables(fragile_pipeline)
 
 
 def on_the_log(one):
@@ -349,42 +357,42 @@ def in_the_tables(one):
 
 
 @pytest.mark.long
-def test_the_look_reads_the_table_as_often_for_many_changed_partitions_as_for_one(road, run, monkeypatch):
+def test_the_look_reads_the_table_as_often_for_many_changed_partitions_as_for_one(pipeline, run, monkeypatch):
     """Log and tables differ from the beginning of each partition on, so the second, full comparison is needed."""
     monkeypatch.setattr(comparison, "LOOK_BACK", 1)
     words = [Raw(b"%d" % number, SAID % b"%d" % (number % 3)) for number in range(40)]
-    projected(road, words)
-    with psycopg.connect(road.address) as connection:
+    projected(pipeline, words)
+    with psycopg.connect(pipeline.address) as connection:
         connection.execute("SET session_replication_role = replica")
         connection.execute("UPDATE frames SET payload = '{}'")
         connection.execute("UPDATE projections SET last_hash = 'x' WHERE partition = 0")
-    of_one = scans_of_frames(road)
-    with psycopg.connect(road.address) as connection:
+    of_one = scans_of_frames(pipeline)
+    with psycopg.connect(pipeline.address) as connection:
         connection.execute("UPDATE projections SET last_hash = 'x'")
-    of_all = scans_of_frames(road)
+    of_all = scans_of_frames(pipeline)
     # One scan near the end, one of everything, and one to count what is lost.
     assert of_one == of_all == {"scans": 3, "rows": 3 * len(words)}
-    _, happened = looked(road, run, 1)
+    _, happened = looked(pipeline, run, 1)
     assert happened == dict.fromkeys(range(PARTITIONS), "lost_tail")
 
 
 @pytest.mark.long
 @pytest.mark.regression("fault 210")
-def test_records_that_expire_during_the_look_do_not_end_it(road, run, monkeypatch):
+def test_records_that_expire_during_the_look_do_not_end_it(pipeline, run, monkeypatch):
     """The partitions are read one after another, and the retention of the topic goes on meanwhile."""
-    projected(road, [Raw(b"%d" % number, SAID % b"%d" % number) for number in range(40)])
-    with psycopg.connect(road.address) as connection:
+    projected(pipeline, [Raw(b"%d" % number, SAID % b"%d" % number) for number in range(40)])
+    with psycopg.connect(pipeline.address) as connection:
         connection.execute("UPDATE projections SET last_hash = 'x'")
     read = reader.partition_records
 
     async def read_behind_retention(settings, topic, partition, first, end):
-        await expire(road, partition, end - 1)
+        await expire(pipeline, partition, end - 1)
         async with aclosing(read(settings, topic, partition, first, end)) as records:
             async for record in records:
                 yield record
 
     monkeypatch.setattr(comparison, "partition_records", read_behind_retention)
-    found, happened = looked(road, run, 1)
+    found, happened = looked(pipeline, run, 1)
     assert happened == dict.fromkeys(range(PARTITIONS), "lost_tail")
     assert not any(part["to_put_back"] for part in found["partitions"]), (
         "all have their last record in common"
@@ -426,23 +434,23 @@ def assert_dead_letters_are_found(one, run):
 
 
 @pytest.mark.long
-def test_records_that_expired_before_they_were_stored_are_told_and_the_rest_is_read(road, run):
+def test_records_that_expired_before_they_were_stored_are_told_and_the_rest_is_read(pipeline, run):
     key = b"late"
     home = partition_for(key, PARTITIONS)
-    projected(road, [Raw(key, SAID % b"stored")])
-    road.publish([Raw(key, SAID % b"%d" % number) for number in range(5)])
-    asyncio.run(expire(road, home, 3))
-    refused(road)
-    assert "have expired" in diagnosed(road, run)
-    found, happened = looked(road, run, 1)
+    projected(pipeline, [Raw(key, SAID % b"stored")])
+    pipeline.publish([Raw(key, SAID % b"%d" % number) for number in range(5)])
+    asyncio.run(expire(pipeline, home, 3))
+    refused(pipeline)
+    assert "have expired" in diagnosed(pipeline, run)
+    found, happened = looked(pipeline, run, 1)
     assert happened[home] == "expired"
     assert found["partitions"][home]["missing"] == 2
-    said = run(road, "recover", "--apply", "--yes")
+    said = run(pipeline, "recover", "--apply", "--yes")
     assert said.exit_code == 0, said.output
     assert "stay missing: 2." in said.stdout
-    looked(road, run, 0)
-    projected(road, [])
-    with psycopg.connect(road.address) as connection:
+    looked(pipeline, run, 0)
+    projected(pipeline, [])
+    with psycopg.connect(pipeline.address) as connection:
         spoken = [
             message["content"] for message in value_of(connection, "SELECT context_at('late') -> 'messages'")
         ]
@@ -453,25 +461,27 @@ def test_records_that_expired_before_they_were_stored_are_told_and_the_rest_is_r
 
 
 @pytest.mark.long
-def test_a_topic_that_was_made_again_is_read_from_its_beginning_beside_what_is_stored(road, run):
+def test_a_topic_that_was_made_again_is_read_from_its_beginning_beside_what_is_stored(pipeline, run):
     key = b"moved"
-    projected(road, [Raw(key, SAID % b"old"), Raw(key, b'{"type":"LLMRunFrame","id":"a"}'), *mixed("1", FEW)])
-    frames = frames_of(road.address)
-    asyncio.run(make_again(road))
-    until_gone(road)
-    road.make_topics()
-    road.publish(
+    projected(
+        pipeline, [Raw(key, SAID % b"old"), Raw(key, b'{"type":"LLMRunFrame","id":"a"}'), *mixed("1", FEW)]
+    )
+    frames = frames_of(pipeline.address)
+    asyncio.run(make_again(pipeline))
+    until_gone(pipeline)
+    pipeline.make_topics()
+    pipeline.publish(
         [Raw(key, SAID % b"new"), Raw(key, b'{"type":"LLMRunFrame","id":"a"}'), Raw(key, SAID % b"newer")]
     )
-    refused(road)
-    assert "deleted and recreated" in diagnosed(road, run)
-    found, _ = looked(road, run, 1)
+    refused(pipeline)
+    assert "deleted and recreated" in diagnosed(pipeline, run)
+    found, _ = looked(pipeline, run, 1)
     assert found["same_topic"] is False
-    assert applied(road, run) == all_put_back(generation=2, frames=0)
-    looked(road, run, 0)
-    projected(road, [])
-    assert frames < frames_of(road.address)
-    with psycopg.connect(road.address) as connection:
+    assert applied(pipeline, run) == all_put_back(generation=2, frames=0)
+    looked(pipeline, run, 0)
+    projected(pipeline, [])
+    assert frames < frames_of(pipeline.address)
+    with psycopg.connect(pipeline.address) as connection:
         spoken = [
             message["content"] for message in value_of(connection, "SELECT context_at('moved') -> 'messages'")
         ]
@@ -481,86 +491,86 @@ def test_a_topic_that_was_made_again_is_read_from_its_beginning_beside_what_is_s
 
 
 @pytest.mark.long
-def test_a_projector_that_runs_is_fenced_and_goes_on_in_the_new_generation(road, run):
+def test_a_projector_that_runs_is_fenced_and_goes_on_in_the_new_generation(pipeline, run):
     """Another partition changed, too. The row in the outbox of the old generation is published."""
-    projected(road, mixed("1", FEW))
-    with psycopg.connect(road.address) as connection:
+    projected(pipeline, mixed("1", FEW))
+    with psycopg.connect(pipeline.address) as connection:
         connection.execute(
             'INSERT INTO outbox (topic, partition, "offset", ordinal, kind, to_topic, context_id, key, value, headers) '
             """VALUES (%s, 0, 0, 9, 'effect', %s, 'x', 'x', '{"id":"left"}', '[]')""",
-            (road.names.frames, road.names.cancellations),
+            (pipeline.names.frames, pipeline.names.cancellations),
         )
         connection.execute(
             "UPDATE projections SET next_offset = next_offset + 5 WHERE partition = %s", (PARTITIONS - 1,)
         )
-    looked(road, run, 1)
-    assert applied(road, run)["generation"] == 2
-    with projector(road.settings) as running:
-        road.publish(mixed("2", FEW))
-        road.until_idle(running)
-        with psycopg.connect(road.address) as connection:
+    looked(pipeline, run, 1)
+    assert applied(pipeline, run)["generation"] == 2
+    with projector(pipeline.settings) as running:
+        pipeline.publish(mixed("2", FEW))
+        pipeline.until_idle(running)
+        with psycopg.connect(pipeline.address) as connection:
             connection.execute("UPDATE topics SET topic_id = gen_random_uuid() WHERE generation = 2")
             connection.execute("UPDATE projections SET last_hash = 'x' WHERE sealed_at IS NULL")
-        assert applied(road, run)["generation"] == 3
-        road.publish(mixed("3", FEW))
-        road.until_idle(running)
+        assert applied(pipeline, run)["generation"] == 3
+        pipeline.publish(mixed("3", FEW))
+        pipeline.until_idle(running)
         assert running.stop() == 0
-    told = tell(in_generations(road))
-    assert set(told.frames) == frames_of(road.address)
-    values = [record.value for record in road.records(road.names.cancellations)]
+    told = tell(in_generations(pipeline))
+    assert set(told.frames) == frames_of(pipeline.address)
+    values = [record.value for record in pipeline.records(pipeline.names.cancellations)]
     assert values.count(b'{"id":"left"}') == 1
-    with psycopg.connect(road.address) as connection:
+    with psycopg.connect(pipeline.address) as connection:
         assert value_of(connection, "SELECT count(*) FROM projections WHERE sealed_at IS NULL") == PARTITIONS
         assert value_of(connection, "SELECT count(*) FROM lag") == PARTITIONS
 
 
 @pytest.mark.long
-def test_a_projector_that_is_frozen_in_a_transaction_does_not_keep_a_generation(road, run):
-    projected(road, [Raw(b"ctx", RUN)])
+def test_a_projector_that_is_frozen_in_a_transaction_does_not_keep_a_generation(pipeline, run):
+    projected(pipeline, [Raw(b"ctx", RUN)])
     idle = next(number for number in range(PARTITIONS) if number != partition_for(b"ctx", PARTITIONS))
     plan = Plan(point="after lock", signal=signal.SIGSTOP, small=STATEMENT_PER_TABLE)
-    with projector(road.settings, plan) as running:
-        road.until_idle(running)
+    with projector(pipeline.settings, plan) as running:
+        pipeline.until_idle(running)
         running.arm()
-        road.publish([Raw(b"ctx", RUN)])
+        pipeline.publish([Raw(b"ctx", RUN)])
         running.frozen()
-        with psycopg.connect(road.address) as connection:
+        with psycopg.connect(pipeline.address) as connection:
             connection.execute("UPDATE projections SET next_offset = 5 WHERE partition = %s", (idle,))
-        assert applied(road, run)["generation"] == 2
+        assert applied(pipeline, run)["generation"] == 2
         running.send(signal.SIGCONT)
-        road.until_idle(running)
+        pipeline.until_idle(running)
         assert running.stop() == 0
-    assert set(tell(in_generations(road)).frames) == frames_of(road.address)
+    assert set(tell(in_generations(pipeline)).frames) == frames_of(pipeline.address)
 
 
-def test_another_number_of_partitions_is_not_recovered(road, run):
-    projected(road, [Raw(b"ctx", RUN)])
-    with psycopg.connect(road.address) as connection:
+def test_another_number_of_partitions_is_not_recovered(pipeline, run):
+    projected(pipeline, [Raw(b"ctx", RUN)])
+    with psycopg.connect(pipeline.address) as connection:
         connection.execute("UPDATE topics SET partitions = 7")
-    result = run(road, "recover", "--apply", "--yes")
+    result = run(pipeline, "recover", "--apply", "--yes")
     assert result.exit_code == 1
     assert "had 7 partitions" in result.stderr
 
 
-def test_nothing_is_done_without_being_asked_for_or_where_nobody_can_be_asked(road, run, monkeypatch):
-    assert run(road, "recover").exit_code == 0
-    projected(road, [Raw(b"ctx", RUN)])
-    assert run(road, "recover").exit_code == 0
-    with psycopg.connect(road.address) as connection:
+def test_nothing_is_done_without_being_asked_for_or_where_nobody_can_be_asked(pipeline, run, monkeypatch):
+    assert run(pipeline, "recover").exit_code == 0
+    projected(pipeline, [Raw(b"ctx", RUN)])
+    assert run(pipeline, "recover").exit_code == 0
+    with psycopg.connect(pipeline.address) as connection:
         connection.execute("UPDATE projections SET next_offset = 9 WHERE next_offset > 0")
-    assert run(road, "recover").exit_code == 1
-    result = run(road, "recover", "--apply")
+    assert run(pipeline, "recover").exit_code == 1
+    result = run(pipeline, "recover", "--apply")
     assert result.exit_code == 1
     assert "--yes" in result.stderr
-    assert run(road, "recover", "--yes").exit_code == 2
+    assert run(pipeline, "recover", "--yes").exit_code == 2
     monkeypatch.setattr(output, "can_ask", lambda: True)
-    declined = run(road, "recover", "--apply", answer="\n")
+    declined = run(pipeline, "recover", "--apply", answer="\n")
     assert declined.exit_code == 1
     assert "Nothing was changed." in declined.stderr
-    with psycopg.connect(road.address) as connection:
+    with psycopg.connect(pipeline.address) as connection:
         assert value_of(connection, "SELECT count(*) FROM recoveries") == 0
-    assert run(road, "recover", "--apply", answer="y\n").exit_code == 0
-    with psycopg.connect(road.address) as connection:
+    assert run(pipeline, "recover", "--apply", answer="y\n").exit_code == 0
+    with psycopg.connect(pipeline.address) as connection:
         assert value_of(connection, "SELECT count(*) FROM recoveries") == PARTITIONS
 
 
@@ -576,26 +586,26 @@ POINTS = (
 
 
 @pytest.mark.long
-def test_whatever_steps_it_is_killed_at_the_last_one_comes_to_the_same_end(machine, cut_road, run):
+def test_whatever_steps_it_is_killed_at_the_last_one_comes_to_the_same_end(machine, fragile_pipeline, run):
     """Each recovery is killed one step later than the one before, and continues from what that one left."""
     words = [Raw(b"%d" % number, SAID % b"kept") for number in range(3)]
-    projected(cut_road, words)
-    kept = cut_road.ends()
-    projected(cut_road, words, [*words, *mixed("1", FEW)])
-    frames, rows = frames_of(cut_road.address), dump(cut_road.address)
-    lose(machine, cut_road, kept)
+    projected(fragile_pipeline, words)
+    kept = fragile_pipeline.ends()
+    projected(fragile_pipeline, words, [*words, *mixed("1", FEW)])
+    frames, rows = frames_of(fragile_pipeline.address), dump(fragile_pipeline.address)
+    lose(machine, fragile_pipeline, kept)
     for point in POINTS:
-        assert looked(cut_road, run, 1)[0]["generation"] == (1 if point in POINTS[:3] else 2)
-        with Process(_recover_and_die, cut_road.settings, point) as process:
+        assert looked(fragile_pipeline, run, 1)[0]["generation"] == (1 if point in POINTS[:3] else 2)
+        with Process(_recover_and_die, fragile_pipeline.settings, point) as process:
             assert process.ended(point) == -signal.SIGKILL, point
-    looked(cut_road, run, 0)
-    projected(cut_road, [])
-    assert frames_of(cut_road.address) == frames
-    assert without_duplicates(dump(cut_road.address)) == without_duplicates(rows)
-    told = tell(in_generations(cut_road))
+    looked(fragile_pipeline, run, 0)
+    projected(fragile_pipeline, [])
+    assert frames_of(fragile_pipeline.address) == frames
+    assert without_duplicates(dump(fragile_pipeline.address)) == without_duplicates(rows)
+    told = tell(in_generations(fragile_pipeline))
     assert set(told.frames) == frames
     # Two that were killed in the middle had republished some frames already.
-    with psycopg.connect(cut_road.address) as connection:
+    with psycopg.connect(fragile_pipeline.address) as connection:
         assert told.repeated >= value_of(connection, "SELECT sum(put_back) FROM recoveries") + 2
 
 

@@ -188,7 +188,7 @@ def lines_of(history):
     return [line.decode() for line in BY_NAME[history].read_bytes().splitlines()]
 
 
-def on_the_road(settings, history, work):
+def run_in_pipeline(settings, history, work):
     async def run():
         await make_topics(settings)
         async with asyncio.timeout(2 * ON_SERVERS), projecting(settings), Client(settings) as client:
@@ -270,7 +270,7 @@ def test_copies_are_a_recording_with_the_same_messages_and_no_effect(settings):
             assert copy.mirror == original.mirror
         assert original.mirror is not None
 
-    on_the_road(settings, history, work)
+    run_in_pipeline(settings, history, work)
 
 
 @pytest.mark.rule("RA5.client")
@@ -306,7 +306,7 @@ def test_calls_that_a_client_answers_are_in_a_copy_with_its_answers(settings):
         [behind] = await client.publish("copy", marker, wait=True)
         assert behind.version == done + began + 2
 
-    on_the_road(settings, history, work)
+    run_in_pipeline(settings, history, work)
 
 
 def test_copies_are_published_with_their_timing(settings):
@@ -331,7 +331,7 @@ def test_copies_are_published_with_their_timing(settings):
         assert watch.now == pytest.approx((len(times) - 1) * 2.0 / 4)
         assert all(move == pytest.approx(0.5) for move in moves)
 
-    on_the_road(settings, history, work)
+    run_in_pipeline(settings, history, work)
 
 
 def query_spread(settings, context_id):
@@ -366,7 +366,7 @@ def test_copies_of_a_replay_whose_conversation_is_erased_meanwhile_begin_no_othe
         [(late,)] = query(settings, "SELECT late_count FROM erasures")
         assert late > 10
 
-    on_the_road(settings, history, work)
+    run_in_pipeline(settings, history, work)
 
 
 @pytest.mark.regression("fault 51")
@@ -382,7 +382,7 @@ def test_copies_for_another_installation_say_when_their_conversation_began(setti
         assert {originally_logged_ms(dict(one.headers)) for one in copies} == {opening.timestamp_ms}
         assert originally_logged_ms(dict(opening.headers)) is None
 
-    on_the_road(settings, "barge-in", work)
+    run_in_pipeline(settings, "barge-in", work)
 
 
 def test_a_live_replay_says_what_the_person_said_and_asks_anew(settings):
@@ -402,7 +402,7 @@ def test_a_live_replay_says_what_the_person_said_and_asks_anew(settings):
         }
         assert not any(kind.startswith(("LLMFull", "LLMText", "FunctionCall", "Bot")) for kind in said)
 
-    on_the_road(settings, "barge-in", work)
+    run_in_pipeline(settings, "barge-in", work)
 
 
 @pytest.mark.regression("fault 241")
@@ -414,7 +414,7 @@ def test_what_was_published_is_printed_without_control_characters(settings, caps
             copies = Copies("a\x9bb", f"{last}\x1b[31m")
             await copying.publish(settings, copies, frames, 1, last, 0, as_json=False)
 
-    on_the_road(settings, "barge-in", work)
+    run_in_pipeline(settings, "barge-in", work)
     first, second = [one for one in capsys.readouterr().out.splitlines() if one.startswith("Published")]
     assert first.startswith("Published 1 frame of a\ufffdb to ")
     assert first.endswith(" as 1\ufffd[31m, a recording.")
@@ -443,7 +443,7 @@ def test_copies_do_not_go_where_workers_look_for_work(settings):
                 topic=TopicNames(settings.topic_prefix).inference,
             )
 
-    on_the_road(settings, "barge-in", work)
+    run_in_pipeline(settings, "barge-in", work)
 
 
 def test_a_replay_into_a_conversation_that_somebody_made_live_again_is_refused(settings):
@@ -461,4 +461,4 @@ def test_a_replay_into_a_conversation_that_somebody_made_live_again_is_refused(s
         with pytest.raises(ReplayRefusedError, match=r"its first frame was rejected \(context_erased\)"):
             await published(settings, client, Copies("barge-in", "gone"), speed=0)
 
-    on_the_road(settings.model_copy(update={"erased_ids": "refuse"}), "barge-in", work)
+    run_in_pipeline(settings.model_copy(update={"erased_ids": "refuse"}), "barge-in", work)

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import errors
 from tests.support.killable import SINGLE_STATEMENT, STATEMENT_PER_TABLE, Plan, projector
-from tests.support.road import histories, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import histories, own_pipeline  # noqa: F401  # a fixture
 from tests.support.tiers import long
 
 from frameledger_services.store import migration, schema
@@ -28,27 +28,27 @@ NAMES = ["barge-in", "parallel-tools", "split-characters"]
 @pytest.mark.parametrize(
     "small", [SINGLE_STATEMENT, long(STATEMENT_PER_TABLE)], ids=["one statement", "several"]
 )
-def test_processes_go_on_and_start_anew_over_a_migration_that_only_adds(road, small):
+def test_processes_go_on_and_start_anew_over_a_migration_that_only_adds(pipeline, small):
     plan = Plan(small=small)
-    with projector(road.settings, plan) as running:
-        road.publish(histories("before", NAMES))
-        road.until_idle(running)
-        migrate(road, NEXT_RELEASE)
-        road.publish(histories("between", NAMES))
-        road.until_idle(running)
+    with projector(pipeline.settings, plan) as running:
+        pipeline.publish(histories("before", NAMES))
+        pipeline.until_idle(running)
+        migrate(pipeline, NEXT_RELEASE)
+        pipeline.publish(histories("between", NAMES))
+        pipeline.until_idle(running)
         assert running.stop() == 0
-    with projector(road.settings, plan) as started_later:
-        road.publish(histories("after", NAMES))
-        road.until_idle(started_later)
+    with projector(pipeline.settings, plan) as started_later:
+        pipeline.publish(histories("after", NAMES))
+        pipeline.until_idle(started_later)
         assert started_later.stop() == 0
     # The added columns are dropped: the tables are compared with those of this release.
-    migrate(road, BACK_AGAIN)
-    road.check()
+    migrate(pipeline, BACK_AGAIN)
+    pipeline.check()
 
 
-def migrate(road, statements):
+def migrate(pipeline, statements):
     """In one transaction, tried again after a deadlock with the projector, as `migration.migrate` does."""
-    with psycopg.connect(road.address) as connection:
+    with psycopg.connect(pipeline.address) as connection:
         for _ in range(migration.TRIES):
             with suppress(errors.DeadlockDetected), connection.transaction():
                 for statement in statements:

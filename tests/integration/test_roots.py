@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from tests.bounds import ON_SERVERS, scaled
 from tests.support.batches import value_of
+from tests.support.pipeline import Raw, own_pipeline  # noqa: F401  # a fixture
 from tests.support.polling import pause
-from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.timekeeper_process import timekeeper
 
 from frameledger.published_root import PublishedRoot
@@ -31,15 +31,15 @@ HEAD = """
 """
 
 
-def published(road):
-    found = asyncio.run(records_from(road.settings, LogPosition(road.names.roots, 0, 0)))
+def published(pipeline):
+    found = asyncio.run(records_from(pipeline.settings, LogPosition(pipeline.names.roots, 0, 0)))
     return [json.loads(record.value) for record in found]
 
 
-def until_published(road, count):
+def until_published(pipeline, count):
     """Wait until so many roots are on the topic."""
     until = time.monotonic() + ON_SERVERS
-    while len(found := published(road)) < count:
+    while len(found := published(pipeline)) < count:
         assert time.monotonic() < until, found
         pause()
     return found
@@ -62,70 +62,70 @@ def root_of(settings):
 
 
 @pytest.fixture
-def command(road, command):
-    return partial(command, road.settings)
+def command(pipeline, command):
+    return partial(command, pipeline.settings)
 
 
-def test_the_command_publishes_the_root_that_it_prints(road, command):
-    with psycopg.connect(road.address) as connection:
+def test_the_command_publishes_the_root_that_it_prints(pipeline, command):
+    with psycopg.connect(pipeline.address) as connection:
         connection.execute(HEAD, ("talk",))
     said = json.loads(command("heads", "--publish", "--json").stdout)
     again = command("heads", "--publish").stdout
 
-    first, second = published(road)
+    first, second = published(pipeline)
     assert first == {name: said[name] for name in ("root", "leaves", "at", "release")}
-    assert (said["published"], first["leaves"]) == ({"topic": road.names.roots, "offset": 0}, 1)
-    assert first["root"] == second["root"] == root_of(road.settings).hash.hex()
-    assert f"published {road.names.roots}, offset 1" in again
-    newest = asyncio.run(roots.newest(road.settings))
+    assert (said["published"], first["leaves"]) == ({"topic": pipeline.names.roots, "offset": 0}, 1)
+    assert first["root"] == second["root"] == root_of(pipeline.settings).hash.hex()
+    assert f"published {pipeline.names.roots}, offset 1" in again
+    newest = asyncio.run(roots.newest(pipeline.settings))
     assert newest is not None
     assert newest.at.isoformat() == second["at"]
 
 
-def test_a_root_is_due_when_the_newest_one_is_older_than_the_interval(road):
-    first = turn(road.settings, 100.0)
+def test_a_root_is_due_when_the_newest_one_is_older_than_the_interval(pipeline):
+    first = turn(pipeline.settings, 100.0)
     assert first.published is not None
-    second = turn(road.settings, 100.0)
+    second = turn(pipeline.settings, 100.0)
     assert second.published is None
     assert 0 < second.again_in <= 100.0
-    assert turn(road.settings, 0.0).published is not None
-    assert len(published(road)) == 2
+    assert turn(pipeline.settings, 0.0).published is not None
+    assert len(published(pipeline)) == 2
 
 
 @pytest.mark.regression("fault 125")
-def test_a_root_is_due_also_when_the_clock_was_set_back_behind_the_newest_one(road):
-    newest = root_of(road.settings)
+def test_a_root_is_due_also_when_the_clock_was_set_back_behind_the_newest_one(pipeline):
+    newest = root_of(pipeline.settings)
     ahead = replace(newest, at=newest.at + timedelta(days=365))
 
     async def run():
-        async with Producer(road.settings) as producer:
-            await roots.publish(producer, road.settings, ahead)
+        async with Producer(pipeline.settings) as producer:
+            await roots.publish(producer, pipeline.settings, ahead)
 
     asyncio.run(run())
-    assert turn(road.settings, 100.0).published is not None
-    assert turn(road.settings, 100.0).published is None
+    assert turn(pipeline.settings, 100.0).published is not None
+    assert turn(pipeline.settings, 100.0).published is None
 
 
-def test_something_else_on_the_topic_is_no_root_and_in_nobodys_way(road):
+def test_something_else_on_the_topic_is_no_root_and_in_nobodys_way(pipeline):
     async def run():
-        async with Producer(road.settings) as producer:
-            await producer.publish(road.names.roots, [Outgoing(b"x", b"no root", ())])
+        async with Producer(pipeline.settings) as producer:
+            await producer.publish(pipeline.names.roots, [Outgoing(b"x", b"no root", ())])
 
     asyncio.run(run())
-    assert asyncio.run(roots.newest(road.settings)) is None
-    assert turn(road.settings, 100.0).published is not None
+    assert asyncio.run(roots.newest(pipeline.settings)) is None
+    assert turn(pipeline.settings, 100.0).published is not None
 
 
-def test_who_does_not_get_the_lock_leaves_the_root_to_who_has_it(road):
-    with psycopg.connect(road.address) as other:
+def test_who_does_not_get_the_lock_leaves_the_root_to_who_has_it(pipeline):
+    with psycopg.connect(pipeline.address) as other:
         assert value_of(other, "SELECT pg_try_advisory_xact_lock(%s)", leaves.ROOT_LOCK) is True
-        assert turn(road.settings, 0.0).published is None
-    assert published(road) == []
-    assert turn(road.settings, 0.0).published is not None
+        assert turn(pipeline.settings, 0.0).published is None
+    assert published(pipeline) == []
+    assert turn(pipeline.settings, 0.0).published is not None
 
 
-def test_without_its_topic_no_root_is_published_and_the_remedy_is_said(road, monkeypatch):
-    settings = road.settings.model_copy(
+def test_without_its_topic_no_root_is_published_and_the_remedy_is_said(pipeline, monkeypatch):
+    settings = pipeline.settings.model_copy(
         update={"topic_prefix": "nowhere.", "timekeeper_root_every_secs": 1.0}
     )
     with pytest.raises(
@@ -155,19 +155,19 @@ def test_without_its_topic_no_root_is_published_and_the_remedy_is_said(road, mon
 
 
 @pytest.mark.long
-def test_of_two_timekeepers_one_publishes_in_each_interval_also_when_the_other_is_killed(road):
+def test_of_two_timekeepers_one_publishes_in_each_interval_also_when_the_other_is_killed(pipeline):
     every = scaled(0.5)
-    settings = road.settings.model_copy(
+    settings = pipeline.settings.model_copy(
         update={"timekeeper_every_secs": 0.05, "timekeeper_root_every_secs": every}
     )
     with timekeeper(settings) as first:
         with timekeeper(settings) as second:
-            count = len(until_published(road, 4))
+            count = len(until_published(pipeline, 4))
             second.kill()
-        count = len(until_published(road, count + 3))
-        with psycopg.connect(road.address) as connection:
+        count = len(until_published(pipeline, count + 3))
+        with psycopg.connect(pipeline.address) as connection:
             connection.execute(HEAD, ("talk",))
-        found = until_published(road, count + 3)
+        found = until_published(pipeline, count + 3)
         assert first.stop() == 0
 
     assert found[-1]["root"] == root_of(settings).hash.hex()
@@ -177,9 +177,9 @@ def test_of_two_timekeepers_one_publishes_in_each_interval_also_when_the_other_i
     assert min(between) >= every, between
 
 
-def test_no_root_is_published_unless_the_settings_say_so(road):
-    with timekeeper(road.settings.model_copy(update={"timekeeper_every_secs": 0.05})) as process:
-        road.publish([Raw(b"talk", b'{"type":"LLMRunFrame"}')])
-        road.until("SELECT count(*) > 0 FROM workers WHERE pid = %s", process.pid)
+def test_no_root_is_published_unless_the_settings_say_so(pipeline):
+    with timekeeper(pipeline.settings.model_copy(update={"timekeeper_every_secs": 0.05})) as process:
+        pipeline.publish([Raw(b"talk", b'{"type":"LLMRunFrame"}')])
+        pipeline.until("SELECT count(*) > 0 FROM workers WHERE pid = %s", process.pid)
         assert process.stop() == 0
-    assert published(road) == []
+    assert published(pipeline) == []

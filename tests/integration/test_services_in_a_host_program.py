@@ -11,15 +11,15 @@ from tests.bounds import ON_SERVERS
 from tests.conftest import ROOT
 from tests.support import commands
 from tests.support.killable import projector
-from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
+from tests.support.pipeline import own_pipeline  # noqa: F401  # a fixture
 
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.topics import TopicSpec
 
 
 @pytest.fixture(name="said")
-def what_the_program_says(road):
-    settings = road.settings
+def what_the_program_says(pipeline):
+    settings = pipeline.settings
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("FRAMELEDGER_")},
         **commands.environment(settings),

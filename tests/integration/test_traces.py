@@ -16,11 +16,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from tests.bounds import ON_SERVERS, PROGRAM
 from tests.support import databases
-from tests.support.answered_road import running
 from tests.support.collector import collecting
+from tests.support.full_pipeline import running
+from tests.support.pipeline import PARTITIONS
+from tests.support.pipeline import made as pipeline_made
 from tests.support.polling import pause
-from tests.support.road import PARTITIONS
-from tests.support.road import made as road_made
 
 from frameledger.frames import FunctionCallInProgressFrame, LLMContextFrame
 from frameledger_services.client import Client
@@ -61,15 +61,15 @@ def program(collector, monkeypatch):
 
 @pytest.fixture
 def environment(kafka, database_server, migrated_template, tmp_path, collector):
-    """The environment of services that have their own road and send their spans to the collector, and its settings."""
+    """The settings of a pipeline, and the environment in which its services send their spans to the collector."""
     bootstrap_servers = kafka.bootstrap_servers
     (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
     with databases.made(database_server, template=migrated_template) as (_, address):
-        road = road_made(bootstrap_servers, address, None)
+        pipeline = pipeline_made(bootstrap_servers, address, None)
         said = {
             "kafka_bootstrap_servers": bootstrap_servers,
             "database_url": address,
-            "topic_prefix": road.settings.topic_prefix,
+            "topic_prefix": pipeline.settings.topic_prefix,
             "data_dir": tmp_path,
         }
         inherited = {
@@ -79,7 +79,7 @@ def environment(kafka, database_server, migrated_template, tmp_path, collector):
             inherited
             | {f"{PREFIX}{name.upper()}": str(value) for name, value in said.items()}
             | collector.environment(),
-            road.settings,
+            pipeline.settings,
         )
 
 

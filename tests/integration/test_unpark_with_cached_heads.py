@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from tests.support.batches import value_of
 from tests.support.killable import Plan, projector
+from tests.support.pipeline import PARTITIONS, Raw, own_pipeline  # noqa: F401  # a fixture
 from tests.support.polling import pause
-from tests.support.road import PARTITIONS, Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.unparking import Sent, operator
 
 from frameledger.partition import partition_for
@@ -31,31 +31,31 @@ def said(text):
     return Raw(KEY, json.dumps(frame).encode())
 
 
-def park(road, running):
+def park(pipeline, running):
     """Make the projector park the conversation at its second frame; the cause is removed afterwards."""
-    with psycopg.connect(road.address, autocommit=True) as connection:
+    with psycopg.connect(pipeline.address, autocommit=True) as connection:
         connection.execute("ALTER TABLE messages ADD CONSTRAINT refused CHECK (text <> 'refused')")
-        road.until_idle(running)
-        road.publish([said("before"), said("refused"), said("behind")])
-        road.until_idle(running)
+        pipeline.until_idle(running)
+        pipeline.publish([said("before"), said("refused"), said("behind")])
+        pipeline.until_idle(running)
         connection.execute("ALTER TABLE messages DROP CONSTRAINT refused")
         assert value_of(connection, "SELECT parked_version FROM contexts") == 2
 
 
-def unparked(road):
+def unparked(pipeline):
     async def run():
-        async with operator(road.address) as connection:
-            return await unpark(connection, road.names, "ctx", "mended", Sent())
+        async with operator(pipeline.address) as connection:
+            return await unpark(connection, pipeline.names, "ctx", "mended", Sent())
 
     return asyncio.run(run())
 
 
 @pytest.mark.regression("fault 2")
-def test_a_conversation_that_was_unparked_stays_so_when_its_partition_is_taken_over_anew(road):
-    with projector(road.settings, LASTING) as running:
-        park(road, running)
-        assert unparked(road).parked_version is None
-        with psycopg.connect(road.address) as connection:
+def test_a_conversation_that_was_unparked_stays_so_when_its_partition_is_taken_over_anew(pipeline):
+    with projector(pipeline.settings, LASTING) as running:
+        park(pipeline, running)
+        assert unparked(pipeline).parked_version is None
+        with psycopg.connect(pipeline.address) as connection:
             epoch = value_of(connection, EPOCH, HOME)
         # After being frozen it checks its log again.
         since = time.monotonic()
@@ -63,11 +63,11 @@ def test_a_conversation_that_was_unparked_stays_so_when_its_partition_is_taken_o
         while time.monotonic() < since + 2 * FROZEN_MS / 1000:
             pause()
         running.send(signal.SIGCONT)
-        road.until(f"SELECT ({EPOCH}) > %s", HOME, epoch)
-        road.publish([said("after")])
-        road.until_idle(running)
+        pipeline.until(f"SELECT ({EPOCH}) > %s", HOME, epoch)
+        pipeline.publish([said("after")])
+        pipeline.until_idle(running)
         assert running.stop() == 0
-    with psycopg.connect(road.address) as connection:
+    with psycopg.connect(pipeline.address) as connection:
         assert (
             connection.execute("SELECT outcome FROM frames ORDER BY version").fetchall() == [("applied",)] * 4
         )
@@ -76,14 +76,14 @@ def test_a_conversation_that_was_unparked_stays_so_when_its_partition_is_taken_o
 
 
 @pytest.mark.regression("fault 2")
-def test_a_head_that_contradicts_itself_is_not_folded_upon(road):
-    with projector(road.settings, LASTING) as running:
-        park(road, running)
+def test_a_head_that_contradicts_itself_is_not_folded_upon(pipeline):
+    with projector(pipeline.settings, LASTING) as running:
+        park(pipeline, running)
         assert running.stop() == 0
-    with psycopg.connect(road.address, autocommit=True) as connection:
+    with psycopg.connect(pipeline.address, autocommit=True) as connection:
         connection.execute("UPDATE contexts SET state_version = version")
         before = connection.execute("TABLE contexts").fetchall()
     with pytest.raises(ContradictoryHeadError, match=r"parked from version 2 on.*is that of version 3"):
-        unparked(road)
-    with psycopg.connect(road.address) as connection:
+        unparked(pipeline)
+    with psycopg.connect(pipeline.address) as connection:
         assert connection.execute("TABLE contexts").fetchall() == before

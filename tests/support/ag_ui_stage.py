@@ -1,4 +1,4 @@
-"""A front end that is AG-UI's official client, and the road with a gateway and a scripted model for it."""
+"""A front end that is AG-UI's official client, and the pipeline with a gateway and a scripted model for it."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.bounds import ON_SERVERS, PROGRAM, scaled
-from tests.support import answered_road
+from tests.support import full_pipeline
 from tests.support.ag_ui import Consumer
 from tests.support.gateway import running
 from tests.support.scripted_replies import REPLIES
@@ -92,14 +92,14 @@ class FrontEnd:
 
 
 class Stage:
-    """The road, and a gateway."""
+    """The pipeline, and a gateway."""
 
-    def __init__(self, road, base_url):
-        self.address = road.address
-        self.settings = road.settings
-        self.rows = road.rows
-        self.until = road.until
-        self.context = road.context
+    def __init__(self, pipeline, base_url):
+        self.address = pipeline.address
+        self.settings = pipeline.settings
+        self.rows = pipeline.rows
+        self.until = pipeline.until
+        self.context = pipeline.context
         self.url = f"{base_url}/v1/ag-ui"
 
     def stored(self, context_id):
@@ -127,10 +127,10 @@ def ag_ui_stage(kafka, database_server, migrated_template, tmp_path_factory):
         "gateway_ag_ui_reconnect_secs": str(min(scaled(5.0), 30.0)),
     }
     with (
-        answered_road.made(*servers, folder, SCRIPT) as road,
-        running(road.settings, **also) as gateway,
+        full_pipeline.made(*servers, folder, SCRIPT) as pipeline,
+        running(pipeline.settings, **also) as gateway,
     ):
-        yield Stage(road, gateway.address)
+        yield Stage(pipeline, gateway.address)
 
 
 @pytest.fixture(scope="module", name="front_end")

@@ -21,8 +21,8 @@ from uuid import uuid4
 
 import psycopg
 from tests.bounds import ON_SERVERS, scaled
+from tests.support.pipeline import Raw
 from tests.support.processes import Process, preload, reaching
-from tests.support.road import Raw
 
 from frameledger_services import work
 from frameledger_services.event_log.producer import Producer
@@ -159,30 +159,30 @@ def frame(frame_type, **fields):
     return json.dumps({"type": frame_type, "id": str(uuid4()), **fields}).encode()
 
 
-def ask(road, context_id, text="Hello?", *before):
+def ask(pipeline, context_id, text="Hello?", *before):
     asking = frame("LLMMessagesAppendFrame", messages=[{"role": "user", "content": text}], run_llm=True)
-    road.publish([Raw(context_id.encode(), one) for one in (*before, asking)])
+    pipeline.publish([Raw(context_id.encode(), one) for one in (*before, asking)])
 
 
-def rows(road, query, *parameters):
-    with psycopg.connect(road.address) as connection:
+def rows(pipeline, query, *parameters):
+    with psycopg.connect(pipeline.address) as connection:
         return connection.execute(query, parameters).fetchall()
 
 
-def context(road, context_id):
+def context(pipeline, context_id):
     [(found,)] = rows(
-        road, "SELECT context_at(%s, version) FROM contexts WHERE context_id = %s", context_id, context_id
+        pipeline, "SELECT context_at(%s, version) FROM contexts WHERE context_id = %s", context_id, context_id
     )
     return found
 
 
-def spoken(road, context_id):
-    return [(one["role"], one.get("content")) for one in context(road, context_id)["messages"]]
+def spoken(pipeline, context_id):
+    return [(one["role"], one.get("content")) for one in context(pipeline, context_id)["messages"]]
 
 
-def until_closed(road, *context_ids):
+def until_closed(pipeline, *context_ids):
     for context_id in context_ids:
-        road.until(
+        pipeline.until(
             "SELECT count(*) > 0 AND bool_and(status NOT IN ('requested', 'open')) FROM runs WHERE context_id = %s",
             context_id,
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.answerers import frame, rows
 from tests.support.killable_tools import Effects
-from tests.support.road import Raw, Road
+from tests.support.pipeline import Pipeline, Raw
 
 from frameledger import derived
 from frameledger.ids import ContextId, Version
@@ -47,25 +47,25 @@ def asked(context_id: str, *functions: str, run_in_parallel: bool = True) -> lis
     ]
 
 
-def ask_for(road: Road, context_id: str, *functions: str, **batch: Any) -> list[str]:
+def ask_for(pipeline: Pipeline, context_id: str, *functions: str, **batch: Any) -> list[str]:
     """Publish a conversation as `asked`. Returns the ids of the calls."""
-    road.publish(asked(context_id, *functions, **batch))
+    pipeline.publish(asked(context_id, *functions, **batch))
     return [call_of(context_id, number) for number in range(len(functions))]
 
 
-def interrupt(road: Road, *context_ids: str) -> None:
-    road.publish([Raw(one.encode(), frame("InterruptionFrame")) for one in context_ids])
+def interrupt(pipeline: Pipeline, *context_ids: str) -> None:
+    pipeline.publish([Raw(one.encode(), frame("InterruptionFrame")) for one in context_ids])
 
 
-def status(road: Road, call: str) -> str | None:
-    found = rows(road, "SELECT status FROM tool_calls WHERE tool_call_id = %s", call)
+def status(pipeline: Pipeline, call: str) -> str | None:
+    found = rows(pipeline, "SELECT status FROM tool_calls WHERE tool_call_id = %s", call)
     return found[0][0] if found else None
 
 
-def until(road: Road, calls: Iterable[str], *statuses: str) -> None:
+def until(pipeline: Pipeline, calls: Iterable[str], *statuses: str) -> None:
     """Wait until each of these calls is in one of these states; by default, until it has ended."""
     wanted = list(calls)
-    road.until(
+    pipeline.until(
         "SELECT count(*) = %s FROM tool_calls WHERE tool_call_id = ANY (%s) AND status = ANY (%s)",
         len(wanted),
         wanted,
@@ -73,27 +73,32 @@ def until(road: Road, calls: Iterable[str], *statuses: str) -> None:
     )
 
 
-def until_at_rest(road: Road, calls: Iterable[str]) -> None:
+def until_at_rest(pipeline: Pipeline, calls: Iterable[str]) -> None:
     """Wait until these calls have ended and their claims are finished."""
     wanted = list(calls)
-    until(road, wanted)
-    road.until(
+    until(pipeline, wanted)
+    pipeline.until(
         "SELECT count(*) = 0 FROM claims WHERE tool_call_id = ANY (%s) AND finished_at IS NULL", wanted
     )
 
 
 def check(
-    road: Road, effects: Effects, calls: Iterable[str], *, safe: bool, interrupted: bool | None = False
+    pipeline: Pipeline,
+    effects: Effects,
+    calls: Iterable[str],
+    *,
+    safe: bool,
+    interrupted: bool | None = False,
 ) -> None:
     """Assert the invariants of each of these calls after any fault; each has its own conversation. `interrupted` is
     None for an interruption that may have come before its end or after it."""
     for call in calls:
-        said = f"{call}: {log_of(road, call)}, effects {effects.of(call)}"
+        said = f"{call}: {log_of(pipeline, call)}, effects {effects.of(call)}"
         [(how, attempt, result)] = rows(
-            road, "SELECT status, attempt, result FROM tool_calls WHERE tool_call_id = %s", call
+            pipeline, "SELECT status, attempt, result FROM tool_calls WHERE tool_call_id = %s", call
         )
-        starts = _applied(road, call, STARTED)
-        ends = _applied(road, call, RESULT, CANCEL)
+        starts = _applied(pipeline, call, STARTED)
+        ends = _applied(pipeline, call, RESULT, CANCEL)
         done = effects.of(call)
         assert how in SETTLED, said
         assert len(ends) == (0 if how == "forgotten" else 1), said
@@ -108,14 +113,14 @@ def check(
             assert result == {"attempt": attempt}, said
             assert attempt in [one for one, _ in done], said
         # It asked for a run when it ended, unless it was interrupted.
-        runs = rows(road, "SELECT status FROM runs WHERE context_id = %s", call.rpartition("-")[0])
+        runs = rows(pipeline, "SELECT status FROM runs WHERE context_id = %s", call.rpartition("-")[0])
         assert len(runs) in {None: (1, 2), True: (1,), False: (2,)}[interrupted], (said, runs)
 
 
-def log_of(road: Road, call: str) -> list[tuple[str, str, str | None, Any]]:
+def log_of(pipeline: Pipeline, call: str) -> list[tuple[str, str, str | None, Any]]:
     """Type, outcome, reason and attempt of every frame of a call."""
     found: list[tuple[str, str, str | None, Any]] = rows(
-        road,
+        pipeline,
         "SELECT type, outcome, reason, (payload ->> 'call_attempt')::int FROM frames "
         "WHERE tool_call_id = %s ORDER BY version",
         call,
@@ -123,9 +128,9 @@ def log_of(road: Road, call: str) -> list[tuple[str, str, str | None, Any]]:
     return found
 
 
-def _applied(road: Road, call: str, *types: str) -> list[dict[str, Any]]:
+def _applied(pipeline: Pipeline, call: str, *types: str) -> list[dict[str, Any]]:
     found = rows(
-        road,
+        pipeline,
         "SELECT payload::text FROM frames "
         "WHERE tool_call_id = %s AND type = ANY (%s) AND outcome = 'applied' ORDER BY version",
         call,

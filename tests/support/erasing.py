@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from tests.support.batches import FOLDED, rows_of
-from tests.support.road import Road
+from tests.support.pipeline import Pipeline
 
 from frameledger.chain import first_link, next_link
 from frameledger.fold import Conversation, Folding
@@ -116,11 +116,11 @@ def stored(address: str) -> dict[str, dict[str, Any]]:
 EMPTY: dict[str, Any] = {"messages": [], "tools": [], "tool_choice": None, "settings": {}}
 
 
-def check(road: Road, *, rounds: int) -> None:
-    """Of a road with so many bursts of `kill_rounds.erasures` behind the first, the tables are what a pure fold and one
-    projector that nobody killed make of its topic."""
-    records = road.records()
-    found = stored(road.address)
+def check(pipeline: Pipeline, *, rounds: int) -> None:
+    """Assert that the tables equal both a pure fold of the topic and what one projector writes that is never killed,
+    after this many bursts of `kill_rounds.erasures` behind the first."""
+    records = pipeline.records()
+    found = stored(pipeline.address)
     assert found == folded(records)
     assert len([one for one in found if one.startswith("short")]) == rounds
-    assert dump(road.address) == dump(road.folded_offline(records))
+    assert dump(pipeline.address) == dump(pipeline.folded_offline(records))

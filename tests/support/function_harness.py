@@ -22,8 +22,8 @@ from tests.bounds import ON_SERVERS, scaled
 from tests.support import databases
 from tests.support.causes import without_origin
 from tests.support.killable import projector
+from tests.support.pipeline import made
 from tests.support.polling import NOTIFICATION_SECONDS
-from tests.support.road import made
 
 from frameledger.frames import (
     AnyFrame,
@@ -59,10 +59,10 @@ _services = itertools.count(1)
 def stage(kafka, database_server, template):
     """Yields settings for servers on which a projector runs. At the end, every frame of a service must have a cause."""
     with databases.made(database_server, template=template) as (_, address):
-        road = made(kafka.bootstrap_servers, SecretStr(address), None)
-        with projector(road.settings):
+        pipeline = made(kafka.bootstrap_servers, SecretStr(address), None)
+        with projector(pipeline.settings):
             databases.judging_at_once(address)
-            yield road.settings.model_copy(update=QUICK)
+            yield pipeline.settings.model_copy(update=QUICK)
             with psycopg.connect(address) as connection:
                 assert without_origin(connection) == []
     # So that connections that aiokafka left open (CONNECTIONS_LEFT_OPEN) are found here, not in a later test.

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterable, Iterator
 
 from tests.support.killable import SINGLE_STATEMENT, Plan, projector
-from tests.support.road import FEW, Raw, Road, mixed
+from tests.support.pipeline import FEW, Pipeline, Raw, mixed
 
 from frameledger import derived
 from frameledger.frames import LLMContextEraseFrame, LLMMessagesAppendFrame, LLMTextFrame, encode_frame
@@ -23,15 +23,15 @@ NAMED = {"member": "it", "session_ms": 30_000}
 up, it publishes no cancellations for stored frames."""
 
 
-def points_of(road: Road, small: int | None, bursts: Iterator[list[Raw]]) -> list[str]:
+def points_of(pipeline: Pipeline, small: int | None, bursts: Iterator[list[Raw]]) -> list[str]:
     """Returns the points that a surviving process reaches in such a burst, each once."""
-    with projector(road.settings, Plan(tell=True, small=small, **NAMED)) as running:
-        road.publish(next(bursts))
-        road.until_owned_by(running)
-        road.until_idle(running)
+    with projector(pipeline.settings, Plan(tell=True, small=small, **NAMED)) as running:
+        pipeline.publish(next(bursts))
+        pipeline.until_owned_by(running)
+        pipeline.until_idle(running)
         running.arm()
-        road.publish(next(bursts))
-        road.until_idle(running)
+        pipeline.publish(next(bursts))
+        pipeline.until_idle(running)
         points = [point for point in running.points() if not point.startswith(ONCE)]
         assert running.stop() == 0
     if small == SINGLE_STATEMENT and "UPDATE projections" in points:
@@ -39,16 +39,18 @@ def points_of(road: Road, small: int | None, bursts: Iterator[list[Raw]]) -> lis
     return points
 
 
-def kill_at_each(road: Road, small: int | None, points: Iterable[str], bursts: Iterator[list[Raw]]) -> None:
+def kill_at_each(
+    pipeline: Pipeline, small: int | None, points: Iterable[str], bursts: Iterator[list[Raw]]
+) -> None:
     """Run a process for each point. It first finishes the work of its predecessor, and then dies at that point in its
     own burst."""
     for point in points:
-        with projector(road.settings, Plan(point=point, small=small, **NAMED)) as running:
+        with projector(pipeline.settings, Plan(point=point, small=small, **NAMED)) as running:
             # If its predecessor left no work, idleness does not show that it has started.
-            road.until_owned_by(running)
-            road.until_idle(running)
+            pipeline.until_owned_by(running)
+            pipeline.until_idle(running)
             running.arm()
-            road.publish(next(bursts))
+            pipeline.publish(next(bursts))
             assert running.ended(point) == -signal.SIGKILL, point
 
 

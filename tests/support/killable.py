@@ -123,11 +123,11 @@ def projector(settings: Settings, plan: Plan | None = None) -> Projector:
     return Projector(settings, plan or Plan())
 
 
-def finish(road: Any, plan: Plan | None = None) -> None:
+def finish(pipeline: Any, plan: Plan | None = None) -> None:
     """Let another projector publish the outbox rows that killed projectors left, including those of takeovers while
-    they were idle, and stop it normally. No other projector may follow; `road.check` may."""
-    with projector(road.settings, plan) as last:
-        road.until_idle(last)
+    they were idle, and stop it normally. No other projector may follow; `pipeline.check` may."""
+    with projector(pipeline.settings, plan) as last:
+        pipeline.until_idle(last)
         assert last.stop() == 0
 
 

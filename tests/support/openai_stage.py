@@ -11,9 +11,9 @@ import httpx
 import pytest
 from openai import OpenAI
 from tests.bounds import ON_SERVERS
-from tests.support import answered_road
-from tests.support.answered_road import AnsweredRoad
+from tests.support import full_pipeline
 from tests.support.answerers import QUICK
+from tests.support.full_pipeline import FullPipeline
 from tests.support.gateway import running
 from tests.support.run_broker import Broker
 from tests.support.scripted_replies import REPLIES
@@ -54,16 +54,16 @@ THANKS = {"role": "user", "content": "Thanks."}
 
 
 class Stage:
-    """A gateway on such a road, and the official client of it."""
+    """A gateway on such a pipeline, and the official client of it."""
 
-    def __init__(self, road: AnsweredRoad, base_url: str) -> None:
-        self.settings = road.settings.model_copy(
-            update={"inference_provider": "scripted", "inference_script": road.script}
+    def __init__(self, pipeline: FullPipeline, base_url: str) -> None:
+        self.settings = pipeline.settings.model_copy(
+            update={"inference_provider": "scripted", "inference_script": pipeline.script}
         )
-        self.inference = road.inference
-        self.rows = road.rows
-        self.until = road.until
-        self.context = road.context
+        self.inference = pipeline.inference
+        self.rows = pipeline.rows
+        self.until = pipeline.until
+        self.context = pipeline.context
         self.base_url = base_url
         self.client = OpenAI(base_url=f"{base_url}/v1", api_key="none", timeout=ON_SERVERS)
 
@@ -126,10 +126,10 @@ def openai_stage(
         "gateway_openai_begin_secs": f"{ON_SERVERS:g}",
     }
     with (
-        answered_road.made(*servers, folder, SCRIPT, "--models", "owl", **QUICK) as road,
-        running(road.settings, **also) as gateway,
+        full_pipeline.made(*servers, folder, SCRIPT, "--models", "owl", **QUICK) as pipeline,
+        running(pipeline.settings, **also) as gateway,
     ):
-        yield Stage(road, gateway.address)
+        yield Stage(pipeline, gateway.address)
 
 
 def said(content: str) -> dict[str, Any]:

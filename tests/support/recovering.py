@@ -1,4 +1,4 @@
-"""Recovering on a road: its commands, and what the log and the tables have then."""
+"""Recovering on a pipeline: its commands, and what the log and the tables have then."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from tests.bounds import ON_SERVERS
-from tests.support import road as roads
+from tests.support import pipeline as pipelines
 from tests.support.killable import projector
 from tests.support.polling import look_again
 from tests.support.power_cut import machine as machine_in
@@ -27,17 +27,17 @@ def machine_with_power(tmp_path_factory):
         yield running
 
 
-@pytest.fixture(name="cut_road")
-def road_with_power_cuts(machine, database, make_database, migrated_template):
-    """A road on a broker that may lose its power."""
-    return roads.made(
+@pytest.fixture(name="fragile_pipeline")
+def pipeline_with_power_cuts(machine, database, make_database, migrated_template):
+    """A pipeline on a broker that may lose its power."""
+    return pipelines.made(
         machine.server.bootstrap_servers, database, lambda: make_database(template=migrated_template)
     )
 
 
 @pytest.fixture(name="run")
-def command_on_a_road(command):
-    """Run a command on a road."""
+def command_on_pipeline(command):
+    """Run a command on a pipeline."""
     return lambda one, *words, answer=None: command(one.settings, *words, input=answer)
 
 

@@ -8,7 +8,7 @@ from time import perf_counter
 import pytest
 from agents import SQLiteSession
 from tests.bounds import ON_SERVERS
-from tests.bridges.agents_sdk.test_on_servers import road
+from tests.bridges.agents_sdk.test_on_servers import pipeline
 
 from frameledger_services.agents_sdk import FrameledgerSession
 from frameledger_services.client import Client
@@ -44,7 +44,7 @@ async def measured(session):
 
 def test_a_session_beside_the_sdk_s_own(settings, tmp_path):
     async def scene():
-        async with road(settings), Client(settings) as client:
+        async with pipeline(settings), Client(settings) as client:
             ours = await measured(FrameledgerSession("bench", client, within=ON_SERVERS))
             with closing(SQLiteSession("bench", tmp_path / "sessions.db")) as session:
                 return ours, await measured(session)

@@ -7,7 +7,7 @@ import sys
 import pytest
 from tests.bounds import PROGRAM
 from tests.bridges import example_process
-from tests.bridges.agents_sdk.test_on_servers import in_sql, road
+from tests.bridges.agents_sdk.test_on_servers import in_sql, pipeline
 from tests.bridges.example_process import in_the_environment
 from tests.support.pages import ROOT
 from tests.support.processes import Process
@@ -33,7 +33,7 @@ def test_the_application_of_the_examples_is_killed_in_an_answer_and_knows_what_w
                 return
 
     async def scene():
-        async with road(settings), Client(settings) as client:
+        async with pipeline(settings), Client(settings) as client:
             question = "Where is order 7?\n"
             with Process(example_process.run, str(EXAMPLE), "ticket-9", question, environment) as app:
                 await answering(client)

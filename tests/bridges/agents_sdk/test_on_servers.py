@@ -33,7 +33,7 @@ MARK = {"role": "user", "content": "after the crash"}
 
 
 @asynccontextmanager
-async def road(settings):
+async def pipeline(settings):
     """Topics and a running projector."""
     await make_topics(settings)
     async with asyncio.timeout(2 * ON_SERVERS), projecting(settings):
@@ -90,7 +90,7 @@ def test_killed_at_any_step_a_session_holds_what_was_changed_and_no_more(setting
 
     async def scene():
         held = await what_sqlite_held()
-        async with road(settings), Client(settings) as client:
+        async with pipeline(settings), Client(settings) as client:
             steps = await killed(client, None)
             assert len(steps) > 40
             for step in places(steps):
@@ -107,7 +107,7 @@ def test_killed_at_any_step_a_session_holds_what_was_changed_and_no_more(setting
 
 def test_sessions_hold_what_they_held_at_each_of_their_versions_and_apart(settings):
     async def scene():
-        async with road(settings), Client(settings) as ours, Client(settings) as theirs:
+        async with pipeline(settings), Client(settings) as ours, Client(settings) as theirs:
             one = FrameledgerSession("one", ours, within=ON_SERVERS)
             other = FrameledgerSession("other", theirs, within=ON_SERVERS)
             again = FrameledgerSession("one", theirs, within=ON_SERVERS)
@@ -152,7 +152,7 @@ def test_sql_has_the_runs_and_calls_of_an_application_as_of_any_other(settings):
                 "INSERT INTO prices (provider, model, valid_from, currency, input, output) "
                 "VALUES ('test', 'scripted-1', '2020-01-01', 'EUR', 1000000, 1000000)"
             )
-        async with road(settings), Client(settings) as client:
+        async with pipeline(settings), Client(settings) as client:
             session = FrameledgerSession("ticket-7", client, within=ON_SERVERS)
             hooks = FrameledgerRunHooks("ticket-7", client)
             app = App(session, hooks)

@@ -10,7 +10,7 @@ from tests.bounds import ON_SERVERS, PROGRAM
 from tests.bridges import example_process
 from tests.bridges.example_process import in_the_environment
 from tests.bridges.pipecat.bots import Answer, Bot
-from tests.bridges.pipecat.test_restored import on_the_road, wire
+from tests.bridges.pipecat.test_restored import run_in_pipeline, wire
 from tests.support.processes import Process
 
 from frameledger_services.client import Client
@@ -57,7 +57,7 @@ def test_the_bot_of_the_examples_is_killed_in_an_answer_and_knows_it(settings, e
         stored = await followed(settings, "desk-9", "StartFrame", "StartFrame", "EndFrame")
         assert [one["role"] for one in stored.context.messages] == ["user", "assistant"] * 2
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)
 
 
 def test_a_program_is_recorded_with_no_line_changed(settings, environment, monkeypatch):
@@ -71,7 +71,7 @@ def test_a_program_is_recorded_with_no_line_changed(settings, environment, monke
         stored = await followed(settings, "call-7", "EndFrame")
         assert [wire(one) for one in stored.context.messages] == bot.context.messages
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)
 
 
 @pytest.mark.regression("bridge 5")
@@ -95,4 +95,4 @@ def test_pipelines_of_a_program_that_run_at_once_are_conversations_of_their_own(
             stored = await followed(settings, context_id, "EndFrame")
             assert [wire(one) for one in stored.context.messages] == bot.context.messages
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)

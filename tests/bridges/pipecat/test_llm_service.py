@@ -31,7 +31,7 @@ from tests.bounds import IN_PROCESS, ON_SERVERS, scaled
 from tests.bridges.pipecat.bots import Bot, until
 from tests.bridges.pipecat.recording import Broker, as_bytes, stored_bytes
 from tests.bridges.pipecat.test_examples import environment  # noqa: F401  # a fixture
-from tests.bridges.pipecat.test_restored import PAGE, all_of, in_sql, on_the_road, wire
+from tests.bridges.pipecat.test_restored import PAGE, all_of, in_sql, run_in_pipeline, wire
 from tests.support.answerers import QUICK, Plan, answerer
 from tests.support.function_harness import CONNECTIONS_LEFT_OPEN
 from tests.support.pages import blocks
@@ -156,7 +156,7 @@ def test_a_worker_of_ours_answers_a_turn(settings, environment):  # noqa: F811
         stored = await all_of(settings, talk.ledger)
         assert stored.context.settings["system_instruction"] == "Know the trains."
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)
     assert in_sql(settings, "SELECT status, model FROM runs") == [("ended", "scripted")]
     told = in_sql(
         settings,
@@ -219,7 +219,7 @@ def test_an_interruption_closes_the_models_stream_and_what_was_heard_stays(setti
         async with answering(settings, model):
             await doomed.bot.run(die)
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)
     ended = in_sql(settings, "SELECT status FROM runs ORDER BY requested_version")
     assert ended == [("interrupted",), ("ended",), ("interrupted",), ("ended",)]
 
@@ -282,7 +282,7 @@ def test_functions_of_the_application_and_of_our_services_run_once_each(settings
             "I cannot.",
         ]
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)
     expected = [("weather", {"city": "Brindle"}), ("order", {"what": "tea"}), ("lamp", {})]
     if run_in_parallel:
         assert sorted(made) == sorted(expected)
@@ -350,7 +350,7 @@ def test_a_function_that_a_service_has_too_runs_once(settings, has_ended):
         assert [one["content"] for one in messages if one["role"] == "tool"] == ['{"by": "the service"}']
         assert messages[-1]["content"] == "It is ordered."
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)
     assert made == ["there"]
     assert in_sql(settings, "SELECT function_name, status FROM tool_calls") == [("order", "done")]
     late_start = in_sql(
@@ -387,7 +387,7 @@ def test_a_worker_that_is_killed_in_the_middle_is_taken_over_and_no_word_comes_t
         messages = await talk.check(settings)
         assert [one["content"] for one in messages] == ["When?", words]
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)
     assert in_sql(settings, "SELECT status, attempt FROM runs") == [("ended", 2)]
 
 
@@ -420,7 +420,7 @@ def test_a_summary_of_the_context_is_asked_for_outside_of_it_and_is_on_the_log(s
         # The summary replaces the first two of six messages.
         assert len(messages) == 7
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)
     [(aside, first, system)] = in_sql(
         settings,
         "SELECT context_id, payload -> 'metadata' ->> 'aside_of',"
@@ -455,7 +455,7 @@ def test_who_is_not_answered_is_told_and_a_late_worker_is_stopped(settings):
         await talk.bot.run(play)
         await talk.check(settings)
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)
     statuses = [one for (one,) in in_sql(settings, "SELECT status FROM runs ORDER BY requested_version")]
     assert (statuses[0], statuses[-1]) == ("interrupted", "ended")
 

@@ -30,16 +30,16 @@ def kill_every():
 
 
 @asynccontextmanager
-async def road(settings, within):
+async def pipeline(settings, within):
     """Topics and a running projector."""
     await make_topics(settings)
     async with asyncio.timeout(within), projecting(settings):
         yield
 
 
-def on_the_road(settings, scene, within=ON_SERVERS):
+def run_in_pipeline(settings, scene, within=ON_SERVERS):
     async def play():
-        async with road(settings, within):
+        async with pipeline(settings, within):
             return await scene()
 
     return asyncio.run(play())
@@ -99,7 +99,7 @@ def test_sql_has_what_pipecat_has(settings, speaks):
         ) == (as_bytes(bot.context.messages))
         assert len(bot.context.messages) == 7
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)
     calls = in_sql(settings, "SELECT function_name, status FROM tool_calls WHERE context_id = 'call-7'")
     assert calls == [("weather", "done")]
     for block in blocks(PAGE):
@@ -151,7 +151,7 @@ def test_a_new_conversation_begins_with_what_it_is_given_and_an_old_one_with_its
             await third.restore()
         await third.finish()
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)
 
 
 @pytest.mark.regression("bridge 30")
@@ -166,7 +166,7 @@ def test_first_messages_that_are_larger_than_a_record_come_back(settings):
         await first.finish()
         await second.finish()
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)
 
 
 @pytest.mark.regression("bridge 2")
@@ -199,7 +199,7 @@ def test_a_result_reaches_its_message_after_the_newest_message_was_removed(setti
         assert "rain" in as_bytes(bot.context.messages)
         assert stored_bytes(map(wire, stored.context.messages)) == as_bytes(bot.context.messages)
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)
 
 
 @pytest.mark.regression("bridge 26")
@@ -231,7 +231,7 @@ def test_of_two_processes_of_one_name_the_older_writes_no_more_messages_and_ends
         assert stored_bytes(map(wire, stored.context.messages)) == as_bytes(context.messages)
         assert "Second" not in str(stored.context.messages)
 
-    on_the_road(settings, scene)
+    run_in_pipeline(settings, scene)
     ignored = in_sql(settings, "SELECT count(*) FROM frames WHERE reason = 'mirror_superseded'")
     assert ignored[0][0] >= 2
     ends = in_sql(settings, "SELECT outcome, reason FROM frames WHERE type = 'EndFrame' ORDER BY version")
@@ -256,7 +256,7 @@ def test_a_bot_that_is_killed_anywhere_comes_back(settings, flushed, tmp_path, k
             async with asyncio.timeout(ON_SERVERS):
                 await killed_and_restored(settings, place, flushed, tmp_path / f"book-{place}")
 
-    on_the_road(settings, scene, within=len(chosen) * ON_SERVERS)
+    run_in_pipeline(settings, scene, within=len(chosen) * ON_SERVERS)
 
 
 async def killed_and_restored(settings, place, flushed, book):

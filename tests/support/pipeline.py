@@ -1,4 +1,4 @@
-"""The whole road in tests: raw records onto the topic, waiting for them, and what must hold at the end: the tables
+"""The whole pipeline in tests: raw records onto the topic, waiting for them, and what must hold at the end: the tables
 equal an offline fold of the topic, row by row; each effect on its topic is one of the fold's, under one id; and the
 effects of all open work are there.
 """
@@ -52,26 +52,26 @@ PARTITIONS = 4
 _owners = itertools.count(1)
 
 
-@pytest.fixture(name="road")
-def road_of_its_own(kafka, database, make_database, migrated_template):
+@pytest.fixture(name="pipeline")
+def own_pipeline(kafka, database, make_database, migrated_template):
     """Topics and a database for this test only. At the end, every frame of a service must have a cause."""
-    road = made(kafka.bootstrap_servers, database, lambda: make_database(template=migrated_template))
-    yield road
-    with psycopg.connect(road.address) as connection:
+    pipeline = made(kafka.bootstrap_servers, database, lambda: make_database(template=migrated_template))
+    yield pipeline
+    with psycopg.connect(pipeline.address) as connection:
         assert without_origin(connection) == []
 
 
-def made(bootstrap_servers: str | None, database: Any, another_database: Any) -> Road:
-    """A road on these servers, with its topics."""
+def made(bootstrap_servers: str | None, database: Any, another_database: Any) -> Pipeline:
+    """A pipeline on these servers, with its topics."""
     settings = Settings(
         kafka_bootstrap_servers=bootstrap_servers,
         database_url=database,
         topic_prefix=topic_prefix(),
         topic_partitions=PARTITIONS,
     )
-    road = Road(settings, another_database)
-    road.make_topics()
-    return road
+    pipeline = Pipeline(settings, another_database)
+    pipeline.make_topics()
+    return pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Raw:
     partition: int | None = None
 
 
-class Road:
+class Pipeline:
     """A topic prefix and a database, for synchronous tests."""
 
     def __init__(self, settings: Settings, another_database: Any) -> None:

@@ -1,5 +1,6 @@
-"""A road with a projector on which a scripted model answers and the demo's functions run, each in its own process. For
-tests of what talks with a conversation from outside: a terminal, a front end, or a client of another provider's API.
+"""A pipeline with a projector, a scripted model, and a worker with the demo's functions, each in its own process.
+
+For tests of clients outside: a terminal, a front end, or a client of another provider's API.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from tests.bounds import PROGRAM
 from tests.support import databases
 from tests.support.forked_command import Command
 from tests.support.killable import projector
+from tests.support.pipeline import made as pipeline_made
 from tests.support.polling import pause
-from tests.support.road import made as road_made
 
 from frameledger_services.settings import PREFIX, Settings
 
@@ -41,8 +42,8 @@ class Service:
 
 
 @dataclass(frozen=True)
-class AnsweredRoad:
-    """The running road, as tests use it."""
+class FullPipeline:
+    """The running pipeline, as tests use it."""
 
     settings: Settings
     environment: dict[str, str]
@@ -86,18 +87,18 @@ def made(
     script: Mapping[str, Any],
     *options: str,
     **also: Any,
-) -> Iterator[AnsweredRoad]:
-    """Yields such a road once both services are alive. `options` are those of the inference service, `also` are
+) -> Iterator[FullPipeline]:
+    """Yields such a pipeline once both services are alive. `options` are those of the inference service, `also` are
     settings of both."""
     path = folder / "script.json"
     path.write_text(json.dumps(script))
     with databases.made(database_server, template=template) as (_, address):
-        road = road_made(bootstrap_servers, address, None)
-        with projector(road.settings):
+        pipeline = pipeline_made(bootstrap_servers, address, None)
+        with projector(pipeline.settings):
             set_here = {
                 "kafka_bootstrap_servers": bootstrap_servers,
                 "database_url": address,
-                "topic_prefix": road.settings.topic_prefix,
+                "topic_prefix": pipeline.settings.topic_prefix,
                 "data_dir": folder,
                 **also,
             }
@@ -110,7 +111,9 @@ def made(
                 running(environment, *words) as inference,
                 running(environment, "run", "functions", "--module", "frameledger_services.demo.tools"),
             ):
-                answered = AnsweredRoad(road.settings.model_copy(update=also), environment, path, inference)
+                answered = FullPipeline(
+                    pipeline.settings.model_copy(update=also), environment, path, inference
+                )
                 answered.until("SELECT count(*) = 2 FROM live_workers()")
                 yield answered
 
