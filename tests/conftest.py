@@ -1,7 +1,7 @@
-"""What every test may rely on: the shared material where it exists, and the number of examples of each law.
+"""Fixtures and hooks of all tests, and the number of examples of each property (`laws/`).
 
-A law draws the same examples in every run, so that a change that fails it fails it everywhere. `make chaos` and `pytest
-tests/laws --hypothesis-profile=long` look for new examples.
+A property test draws the same examples in every run, so that it fails on every machine or on none. `make chaos` and
+`pytest tests/laws --hypothesis-profile=long` look for new examples.
 """
 
 import gc
@@ -29,8 +29,8 @@ from tests.support.servers import database_server, kafka, postgres  # noqa: F401
 pytest_plugins = ["tests.costs", "tests.leftovers", "tests.shared_broker"]
 
 ROOT = Path(__file__).resolve().parent.parent
-# Material of the project that is no part of this repository: conformance samples and real conversations. It
-# lies beside the checkout where the project is developed, and nowhere else.
+# Material that is not part of this repository: conformance samples and real conversations. It is next to the checkout
+# only where the project is developed.
 SHARED = ROOT.parent / "shared"
 
 needs_shared = pytest.mark.skipif(
@@ -38,16 +38,16 @@ needs_shared = pytest.mark.skipif(
 )
 
 SELDOM = 1_000
-"""So many times the collector looks at what is a little older before it looks at all there is."""
+"""The number of collections of the middle generation before a full one."""
 
 in_memory.use()
 bytecode.keep()
 certificates.keep()
-# A process that a shell started in the background ignores Ctrl-C, and so do its children; but tests send Ctrl-C to
+# A process that a shell started in the background ignores SIGINT, and so do its children, but tests send SIGINT to
 # programs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# An example of most laws is a conversation of fifty frames.
+# An example of most properties is a conversation of fifty frames.
 settings.register_profile("default", derandomize=True, deadline=None, database=None, max_examples=25)
 settings.register_profile("release", derandomize=True, deadline=None, database=None, max_examples=100)
 settings.register_profile("chaos", derandomize=False, deadline=None, max_examples=1_000, print_blob=True)
@@ -62,9 +62,9 @@ def brokers_start_quickly(pytestconfig: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Half a million objects of modules and tests are made and stay: Python's collector need not look at them while
-    more and more are made, nor afterwards, when that takes half a second each time. What tests leave is looked through
-    at the end of a module (`nothing_is_left`), and seldom in the middle of whichever test comes next."""
+    """Exclude the half a million objects of modules and tests from garbage collection, both while they are created and
+    afterwards, when a full collection would take half a second. The garbage of tests is collected at the end of each
+    module (`collect_garbage`), and rarely in the middle of a test."""
     gc.disable()
     try:
         with bytecode.compiled_by_one():
@@ -83,7 +83,7 @@ def pytest_report_header() -> str:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The shared material's folder; a test that asks for it is skipped where there is none."""
+    """The folder of the shared material. A test that needs it is skipped where it does not exist."""
     if not SHARED.is_dir():
         pytest.skip(f"no folder {SHARED.name!r} beside the checkout")
     return SHARED

@@ -1,9 +1,9 @@
-"""Measures the cost of each module of the suite, and starts those that take longest first.
+"""Measures the cost of each test module, and runs the slowest modules first.
 
-`pytest --costs` ends with a table: how long each module took, the processor time of the test's own process, and that of
-all processes that it started, including servers except the broker that all share. `--costs-kept` also writes the
-seconds of the longest ones to `costs.tsv`, by which every run with xdist is ordered: while a long module that began
-last still runs, the other cores are idle.
+`pytest --costs` prints a table at the end: the elapsed time of each module, the processor time of the test's own
+process, and that of all processes that it started, including servers except the shared broker. `--costs-kept` also
+writes the seconds of the slowest modules to `costs.tsv`. Every run with xdist starts with these, because the other
+cores would be idle while a slow module that was started last still runs.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import pytest
 
 KEPT = Path(__file__).with_name("costs.tsv")
 LONG = 5.0
-"""Seconds. Modules shorter than this fill the gaps at the end, in any order."""
+"""Seconds. Faster modules are not sorted; they run at the end and fill the gaps."""
 
 SHOWN = 25
 
 
 @dataclass(slots=True)
 class Cost:
-    """Seconds: of a clock, of this process's processor, and of that of its descendants."""
+    """Seconds: elapsed time, processor time of this process, and that of its descendants."""
 
     clock: float = 0.0
     own: float = 0.0
@@ -35,7 +35,7 @@ class Cost:
 
     @classmethod
     def now(cls) -> Self:
-        """The cost of this process so far, without programs that have detached from it."""
+        """Returns the cost of this process so far, without detached programs."""
         this = psutil.Process()
         mine = this.cpu_times()
         started = mine.children_user + mine.children_system
@@ -61,7 +61,7 @@ class Cost:
 
 @dataclass(slots=True)
 class Account:
-    """The costs of modules: what is spent from the first test of a module to the first test of the next."""
+    """The costs of modules, each from its first test to the first test of the next module."""
 
     costs: dict[str, Cost] = field(default_factory=dict)
     _module: str = ""
@@ -78,12 +78,12 @@ class Account:
             self.costs.setdefault(self._module, Cost()).add(now.since(self._since))
         self._since = now
 
-    def told(self) -> dict[str, list[float]]:
-        """As xdist can carry it from one of its processes to the first."""
+    def as_lists(self) -> dict[str, list[float]]:
+        """Returns the costs in a form that xdist can send to the main process."""
         return {module: [cost.clock, cost.own, cost.started] for module, cost in self.costs.items()}
 
-    def hear(self, told: dict[str, list[float]]) -> None:
-        for module, seconds in told.items():
+    def add_lists(self, costs: dict[str, list[float]]) -> None:
+        for module, seconds in costs.items():
             self.costs.setdefault(module, Cost()).add(Cost(*seconds))
 
 
@@ -91,11 +91,11 @@ _account = pytest.StashKey[Account]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--costs", action="store_true", help="List what the modules of this run cost.")
+    parser.addoption("--costs", action="store_true", help="Print the cost of each module of this run.")
     parser.addoption(
         "--costs-kept",
         action="store_true",
-        help=f"Keep what they cost in {KEPT.name}, by which runs are ordered.",
+        help=f"Also write the costs to {KEPT.name}, which orders later runs.",
     )
 
 
@@ -105,7 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever runs alone keeps the order of the files."""
+    """Sort tests by the costs of their modules. Without xdist they keep the order of the files."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         seconds = kept()
         items.sort(key=lambda item: -seconds.get(module_of(item), 0.0))
@@ -124,16 +124,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     account.settle()
     if (output := getattr(session.config, "workeroutput", None)) is not None:
-        output["costs"] = account.told()
+        output["costs"] = account.as_lists()
     elif session.config.option.costs_kept:
         keep(account.costs)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """A process of xdist is at its end."""
+    """Called when a process of xdist has ended."""
     if "costs" in getattr(node, "workeroutput", {}):
-        node.config.stash[_account].hear(node.workeroutput["costs"])
+        node.config.stash[_account].add_lists(node.workeroutput["costs"])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -159,13 +159,13 @@ def module_of(item: pytest.Item) -> str:
 
 
 def kept(file: Path = KEPT) -> dict[str, float]:
-    """The seconds that the long modules took when they were last measured."""
+    """Returns the seconds of the slow modules from the last measurement."""
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return {module: float(seconds) for module, seconds in (line.split("\t") for line in lines)}
 
 
 def keep(costs: dict[str, Cost], file: Path = KEPT) -> None:
-    """Replace the known costs of these modules by the measured ones; the longest come first."""
+    """Replace the stored costs of these modules by the measured ones, the slowest first."""
     seconds = kept(file) | {module: cost.clock for module, cost in costs.items()}
     long = sorted(((took, module) for module, took in seconds.items() if took >= LONG), reverse=True)
     file.write_text("".join(f"{module}\t{took:.0f}\n" for took, module in long), encoding="utf-8")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support import java_archive
-from tests.support.run_broker import TOLD, running, tell
+from tests.support.run_broker import ADDRESS_FILE, running, write_address
 
 
 class SharedBroker:
@@ -38,7 +38,7 @@ class SharedBroker:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        node.workerinput[TOLD] = str(self._file)
+        node.workerinput[ADDRESS_FILE] = str(self._file)
 
     def pytest_sessionfinish(self) -> None:
         """After xdist's own, which is registered later, and before pytest deletes the folder of this run."""
@@ -48,17 +48,17 @@ class SharedBroker:
 
     @property
     def _file(self) -> Path:
-        return self._folder / "told.json"
+        return self._folder / "address.json"
 
     def _run(self) -> None:
         try:
             with running(self._folder, self._config) as broker:
-                tell(self._file, {"bootstrap_servers": broker.bootstrap_servers})
+                write_address(self._file, {"bootstrap_servers": broker.bootstrap_servers})
                 self._over.wait()
         except Exception:
             if self._over.is_set():
                 raise
-            tell(self._file, {"failed": traceback.format_exc()})
+            write_address(self._file, {"failed": traceback.format_exc()})
 
 
 def pytest_configure(config: pytest.Config) -> None:

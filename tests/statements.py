@@ -1,9 +1,9 @@
-"""Which SQL statements of the services no test executed: a run of the whole suite, with or without its long tests,
-lists them, and fails for them.
+"""Finds SQL statements of the services that no test executes. A run of the whole suite, with or without its long tests,
+lists them and fails.
 
-If a statement that no test runs is broken, the first user finds out. A statement counts as executed if this process, or
-one of xdist's, passed it to psycopg, but not if only a program that a test started did. A run of a part of the suite
-lists what it did not execute with `--statements`, and does not fail. The hooks are imported by `conftest.py`.
+A statement counts as executed if this process, or one of xdist's, passed it to psycopg, but not if only a program that
+a test started did. With `--statements` a run of a part of the suite lists its missing statements without failing.
+`conftest.py` imports the hooks.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ ROOMS = (
     *("claims", "cli", "client", "functions", "inference", "projector", "store", "timekeeper", "work"),
     "database.py",
 )
-NOT_EXECUTED = {"cli/demo/closing.py": "shown to a person, and executed by psql"}
+NOT_EXECUTED = {"cli/demo/closing.py": "shown to the user, and executed by psql"}
 
 _WORDS = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE|WITH|LISTEN|NOTIFY|LOCK|SHOW|SET|COPY|ALTER)\b")
 _HOLE = "\0"
 
 
 Parts = tuple[str, ...]
-"""What an executed text has to contain, in this order, with anything between."""
+"""Texts that an executed statement has to contain in this order, with any text between them."""
 
 
 def statements() -> dict[str, Parts]:
-    """What begins like a statement in the services, by file and line."""
+    """Returns the texts in the services that begin like a statement, by file and line."""
     files = [path for room in ROOMS for path in _files(SERVICES / room)]
     sources = {path.relative_to(SERVICES).as_posix(): path.read_text(encoding="utf-8") for path in files}
     return {
@@ -48,13 +48,13 @@ def statements() -> dict[str, Parts]:
 
 
 class Executed:
-    """Looks through what is executed for statements that were not seen yet."""
+    """Removes executed statements from those that are `missing`."""
 
     def __init__(self, wanted: dict[str, Parts]) -> None:
         self.missing = dict(wanted)
         self._texts: set[str] = set()
 
-    def saw(self, query: Any) -> None:
+    def record(self, query: Any) -> None:
         text = query.as_string(None) if isinstance(query, sql.Composable) else query
         text = text.decode() if isinstance(text, bytes) else str(text)
         if text not in self._texts:
@@ -63,25 +63,25 @@ class Executed:
             for place in [place for place, parts in list(self.missing.items()) if is_in(plain, parts)]:
                 self.missing.pop(place, None)
 
-    def seen_by_others(self, missing: Iterable[str]) -> None:
-        """Another process executed all but these."""
+    def record_others(self, missing: Iterable[str]) -> None:
+        """Record that another process executed all statements except these."""
         left = set(missing)
         self.missing = {place: one for place, one in self.missing.items() if place in left}
 
-    def listen(self) -> None:
-        """From now on, to all that psycopg executes in this process."""
+    def watch(self) -> None:
+        """Record everything that psycopg executes in this process from now on."""
         for kind in (psycopg.Cursor, psycopg.AsyncCursor, psycopg.ServerCursor, psycopg.AsyncServerCursor):
             for name in ("execute", "executemany", "stream", "copy"):
                 if name in vars(kind):
-                    setattr(kind, name, self._heard(getattr(kind, name)))
+                    setattr(kind, name, self._recorded(getattr(kind, name)))
 
-    def _heard(self, method: Any) -> Any:
+    def _recorded(self, method: Any) -> Any:
         @wraps(method)
-        def heard(cursor: Any, query: Any, *arguments: Any, **options: Any) -> Any:
-            self.saw(query)
+        def recorded(cursor: Any, query: Any, *arguments: Any, **options: Any) -> Any:
+            self.record(query)
             return method(cursor, query, *arguments, **options)
 
-        return heard
+        return recorded
 
 
 _executed = pytest.StashKey[Executed]()
@@ -95,14 +95,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     executed = config.stash[_executed] = Executed(statements())
-    executed.listen()
+    executed.watch()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """A process of xdist is at its end."""
+    """Called when a process of xdist has ended."""
     if "statements" in getattr(node, "workeroutput", {}):
-        node.config.stash[_executed].seen_by_others(node.workeroutput["statements"])
+        node.config.stash[_executed].record_others(node.workeroutput["statements"])
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -110,7 +110,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if (output := getattr(session.config, "workeroutput", None)) is not None:
         output["statements"] = list(missing)
     elif missing and session.exitstatus == pytest.ExitCode.OK and is_whole(session):
-        # Here `missing` is what no worker of xdist executed: all have ended by now.
+        # All processes of xdist have ended, so `missing` has what none of them executed.
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -123,7 +123,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def is_whole(session: pytest.Session) -> bool:
-    """Whether everything was asked for, and run to its end."""
+    """Whether the whole suite was selected and ran to its end."""
     config, option = session.config, session.config.option
     chosen = (
         option.keyword,
@@ -143,7 +143,7 @@ def _files(place: Path) -> list[Path]:
 
 
 def _written(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Texts that begin like a statement, each with its line; what is filled in is a hole. Docstrings are none."""
+    """Yields texts that begin like a statement, each with its line, except docstrings. Placeholders become holes."""
     nodes = list(ast.walk(tree))
     docstrings = {
         id(node.value)
@@ -166,13 +166,13 @@ def _written(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def parts_of(text: str) -> Parts:
-    """The written parts of a statement, between its holes."""
+    """Returns the parts of a statement between its holes."""
     return tuple(_plain(part) for part in text.split(_HOLE))
 
 
 def is_in(plain: str, parts: Parts) -> bool:
-    """Whether a text has all the parts, in this order. In one pass: a regular expression with as many gaps would try
-    every way to place them."""
+    """Whether a text has all parts in this order. In one pass, because a regular expression with many gaps would
+    backtrack."""
     at = 0
     for part in parts:
         at = plain.find(part, at)
@@ -183,5 +183,5 @@ def is_in(plain: str, parts: Parts) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Without what does not change a statement."""
+    """Returns a statement with its white space folded."""
     return " ".join(text.split())

@@ -1,3 +1,3 @@
 """The benches run on real servers."""
 
-from tests.support.servers import nothing_is_left  # noqa: F401  # a fixture
+from tests.support.servers import collect_garbage  # noqa: F401  # a fixture

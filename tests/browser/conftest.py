@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, BrowserContext
 from pydantic import SecretStr
 from tests.support import browsers, gateway, page_conversations, webpage
 from tests.support.databases import made
-from tests.support.servers import nothing_is_left  # noqa: F401  # a fixture
+from tests.support.servers import collect_garbage  # noqa: F401  # a fixture
 from tests.support.streaming import NO_KAFKA
 from tests.support.webpage import Webpage
 

@@ -8,4 +8,4 @@ from tests.support.databases import (  # noqa: F401  # fixtures
     transaction,
 )
 from tests.support.logs import log, log_settings  # noqa: F401  # fixtures
-from tests.support.servers import nothing_is_left  # noqa: F401  # a fixture
+from tests.support.servers import collect_garbage  # noqa: F401  # a fixture

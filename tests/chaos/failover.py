@@ -26,7 +26,7 @@ from tests.support.killable import AT_ONCE, SINGLE_STATEMENT, STATEMENT_PER_TABL
 from tests.support.killable_tools import DOOMED, HEIRS, Effects, tools
 from tests.support.killable_tools import Plan as WorkerPlan
 from tests.support.pipeline import FEW, histories, made, mixed
-from tests.support.silent_proxy import both, way_to
+from tests.support.silent_proxy import both, proxy_to
 from tests.support.standby import pair
 
 from frameledger.frames import LLMMessagesAppendFrame
@@ -219,13 +219,13 @@ def test_readers_that_are_cut_off_without_a_word_read_each_frame_once(kafka, ref
 
 
 async def _cut_off(pipeline, draw, number):
-    """The way to the first host forgets its connections, or is silent for good; the second host is always there."""
-    async with way_to(pipeline.address) as (way, through):
+    """The proxy of the first host drops its connections, or is silent for good; the second host always responds."""
+    async with proxy_to(pipeline.address) as (proxy, through):
         address = SecretStr(both(through, pipeline.address))
         settings = pipeline.settings.model_copy(update={"database_url": address})
         records = histories(str(number), FEW)
         cuts = sorted(draw.sample(range(len(records)), draw.randint(1, 3)))
-        how = [draw.choice([way.forget, way.forget, way.fall_silent]) for _ in cuts]
+        how = [draw.choice([proxy.forget, proxy.forget, proxy.fall_silent]) for _ in cuts]
         print(
             f"{number}: {'; '.join(f'{cut.__name__} at {at}' for cut, at in zip(how, cuts, strict=True))}",
             flush=True,

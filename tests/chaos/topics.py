@@ -27,7 +27,7 @@ from tests.support.batches import value_of
 from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
 from tests.support.killable import Plan, finish, projector
 from tests.support.killable_tools import DOOMED, HEIRS, Effects, tools
-from tests.support.pipeline import FEW, made, mixed, tell
+from tests.support.pipeline import FEW, fold_topic, made, mixed
 from tests.support.polling import pause
 from tests.support.recovering import (  # noqa: F401  # a fixture
     applied,
@@ -94,7 +94,7 @@ def _make_anew(pipeline, run, draw, number):
         assert living.stop() == 0
     looked(pipeline, run, 0)
     known = [record for record in before if record.offset < read[str(record.partition)]]
-    told = tell([*known, *in_generations(pipeline)], every=20)
+    told = fold_topic([*known, *in_generations(pipeline)], every=20)
     assert frames_of(pipeline.address) == set(told.frames)
     with psycopg.connect(pipeline.address) as connection:
         for (context_id, version), context in told.contexts.items():

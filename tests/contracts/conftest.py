@@ -1,3 +1,3 @@
 """Some contracts are those that a fake shares with a real server, and one is of clients of all of them."""
 
-from tests.support.servers import nothing_is_left  # noqa: F401  # a fixture
+from tests.support.servers import collect_garbage  # noqa: F401  # a fixture

@@ -24,7 +24,7 @@ from tests.support.metric_series import series_of
 from tests.support.pipeline import Raw
 from tests.support.pipeline import made as pipeline_made
 from tests.support.polling import NOTIFICATION_SECONDS
-from tests.support.tcp_proxy import redirected, wire
+from tests.support.tcp_proxy import proxy, redirected
 from tests.unit.rules.dsl import answer, ask, speak
 from tests.unit.test_alerts import NAME, queries
 
@@ -217,7 +217,7 @@ def test_a_broker_that_is_away_shows_in_what_each_process_says_of_itself(stack, 
         return stack.health.value("frameledger_ready", check=check)
 
     stack.until(lambda: ready("log") == 1 and ready("database") == 1)
-    with wire(kafka.port) as to_kafka, redirected((kafka.port, to_kafka.port)):
+    with proxy(kafka.port) as to_kafka, redirected((kafka.port, to_kafka.port)):
         stack.stop("health")
         stack.start("health")
         stack.until(lambda: ready("log") == 1)

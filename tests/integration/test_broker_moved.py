@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 from tests.support.answerers import frame
-from tests.support.formatted import formatted
+from tests.support.formatted_broker import formatted
 from tests.support.killable import projector
 from tests.support.pipeline import Raw, made
 

@@ -23,12 +23,12 @@ from tests.support.call_accounts import (
     until,
     until_at_rest,
 )
-from tests.support.causes import without_origin
+from tests.support.causation import without_origin
 from tests.support.killable import AT_ONCE, SINGLE_STATEMENT, projector
 from tests.support.killable import Plan as ProjectorPlan
 from tests.support.killable_tools import DOOMED, LASTING, Effects, Plan, tools
 from tests.support.pipeline import made
-from tests.support.tcp_proxy import wire
+from tests.support.tcp_proxy import proxy
 from tests.support.tiers import first
 from tests.support.timekeeper_process import timekeeper
 
@@ -101,7 +101,7 @@ def a_pipeline(kafka, database_server, migrated_template):
 def one_pipeline_for_many(kafka, database_server, migrated_template):
     """For tests that stop neither servers nor the projector. At the end its tables must equal the fold of its log."""
     with a_pipeline(kafka, database_server, migrated_template) as pipeline:
-        databases.judging_at_once(pipeline.address)
+        databases.without_takeover_delay(pipeline.address)
         with projector(pipeline.settings) as running:
             yield pipeline
             pipeline.check(running)
@@ -303,7 +303,7 @@ def test_workers_come_and_go_while_calls_run_and_each_is_run_once(pipeline, effe
 def test_a_worker_that_is_cut_off_from_kafka_keeps_its_call_and_reports_when_it_is_back(
     pipeline, kafka, effects, effects_path
 ):
-    with wire(kafka.port) as to_kafka, ExitStack() as stack:
+    with proxy(kafka.port) as to_kafka, ExitStack() as stack:
         cut_off = stack.enter_context(
             tools(
                 lasting(pipeline).model_copy(
@@ -346,7 +346,7 @@ def test_a_worker_that_is_cut_off_from_postgres_loses_its_calls_and_comes_back_a
 ):
     names = {"postgres_unsafe": False, "postgres_safe": True}
     port = int(conninfo_to_dict(pipeline.address)["port"])
-    with wire(port) as to_postgres, ExitStack() as stack:
+    with proxy(port) as to_postgres, ExitStack() as stack:
         address = SecretStr(make_conninfo(pipeline.address, host="127.0.0.1", port=to_postgres.port))
         cut_off = stack.enter_context(
             tools(

@@ -8,7 +8,7 @@ from tests.laws.strategies import random_conversation
 from tests.support.batches import Log, histories_interleaved, project
 from tests.support.killable import projector
 from tests.support.pipeline import own_pipeline  # noqa: F401  # a fixture
-from tests.support.timekeeping import PAST, at_desk, limits
+from tests.support.timekeeping import PAST, limits, with_harness
 from tests.unit.rules.dsl import (
     announce,
     ask,
@@ -110,7 +110,7 @@ def test_every_effect_of_random_conversations_names_the_frame_that_brought_it_fo
     assert unnamed(database, project(database, log.records, sizes=(1_000,))) == []
 
 
-RUN = derived.run_id(ContextId("desk"), Version(1))
+RUN = derived.run_id(ContextId("harness"), Version(1))
 DISPATCHED = [ask(), *committed("a", run=RUN)]
 """Four frames: the first asks, the fourth dispatches the call."""
 
@@ -135,23 +135,23 @@ DISPATCHED = [ask(), *committed("a", run=RUN)]
     ids=["unclaimed", "silent", "dispatched", "running", "announced", "waiting", "turn", "words", "bot"],
 )
 def test_what_the_timekeeper_settles_was_caused_by_the_frame_that_opened_it(database, frames, rule, opened):
-    async def test(desk):
-        version = await desk.say("desk", *frames)
-        assert [outcome for _, outcome in await desk.settle(rule)] == ["applied"]
-        assert await desk.value(CAUSE, version + 1) == opened
+    async def test(harness):
+        version = await harness.say("harness", *frames)
+        assert [outcome for _, outcome in await harness.settle(rule)] == ["applied"]
+        assert await harness.value(CAUSE, version + 1) == opened
 
-    at_desk(database, test)
+    with_harness(database, test)
 
 
 def test_a_call_that_the_timekeeper_starts_to_answer_it_was_dispatched_by_its_cause(database):
-    async def test(desk):
-        await desk.say("desk", *DISPATCHED)
+    async def test(harness):
+        await harness.say("harness", *DISPATCHED)
         unserved = limits(call_unserved=PAST)
-        assert await desk.settle(unserved) == [("call_start", "applied")]
-        assert await desk.settle(unserved) == [("call_not_available", "applied")]
-        assert [await desk.value(CAUSE, version) for version in (5, 6)] == [4, 5]
+        assert await harness.settle(unserved) == [("call_start", "applied")]
+        assert await harness.settle(unserved) == [("call_not_available", "applied")]
+        assert [await harness.value(CAUSE, version) for version in (5, 6)] == [4, 5]
 
-    at_desk(database, test)
+    with_harness(database, test)
 
 
 CAUSE = """

@@ -55,7 +55,7 @@ def test_of_workers_that_request_the_same_thousand_at_once_each_claim_has_one_ow
 def test_claims_come_in_the_order_asked_and_no_more_than_the_limit(scene):
     async def scenario():
         effects = await scene.ask(*"abcdef")
-        await scene.tell((effects[0].context_id, INTERRUPTION))
+        await scene.fold((effects[0].context_id, INTERRUPTION))
         async with workers(scene.address, {}, {}) as (one, other):
             assert [run.context_id for run in (await other.claim_runs([effects[2]])).claimed] == ["c"]
             asked = [made_up_run(1), *effects, made_up_run(2)]
@@ -82,7 +82,7 @@ def test_an_effect_that_the_topic_holds_twice_is_claimed_once(scene):
 def test_what_is_over_is_not_claimed_nor_what_is_parked(scene):
     async def scenario():
         over, parked, fine = await scene.ask("over", "parked", "fine")
-        await scene.tell(("over", INTERRUPTION))
+        await scene.fold(("over", INTERRUPTION))
         async with workers(scene.address, {}) as (one,):
             await one.connection.execute(
                 "UPDATE contexts SET parked_version = 9, parked_at = now(), parked_error = 'x' "
@@ -264,7 +264,7 @@ def test_unclaimed_work_is_found_under_the_ids_of_its_effects(scene, monkeypatch
         (named,) = await scene.ask("named", settings={"model": "m1"})
         (unclaimed,) = await scene.ask("unclaimed")
         await scene.ask("over")
-        await scene.tell(("over", INTERRUPTION))
+        await scene.fold(("over", INTERRUPTION))
         calls = await scene.call("calls", "f", "g", "h", tools=("h",))
         async with workers(scene.address, {}, {"serves": ("m1",)}, FUNCTIONS | {"serves": ("f", "g")}) as (
             one,
@@ -294,13 +294,13 @@ def test_no_worker_claims_work_of_a_recording(scene):
             await one.claim_runs([released])
             await one.release([released.id])
             recording = {"type": "LLMContextFrame", "context": {"messages": []}, "react": False}
-            await scene.tell(*((name, recording) for name in "abc"))
+            await scene.fold(*((name, recording) for name in "abc"))
             assert (await one.claim_runs([asked])).claimed == []
             assert (await of_calls.claim_calls([call])).claimed == []
             assert await one.unclaimed_runs(10) == []
             assert await of_calls.unclaimed_calls(10) == []
             assert await one.take_over_runs(10) == []
-            await scene.tell(("a", recording | {"react": True}))
+            await scene.fold(("a", recording | {"react": True}))
             assert len((await one.claim_runs([asked])).claimed) == 1
 
     run(scenario())

@@ -16,7 +16,7 @@ def test_a_heartbeat_names_work_that_is_obsolete_and_work_that_was_lost(scene):
             await one.release([taken.id])
             await other.take_over_runs(1)
             await one.finish([finished.id])
-            await scene.tell(("over", INTERRUPTION))
+            await scene.fold(("over", INTERRUPTION))
             answer = await one.heartbeat(held)
             assert answer == claims.Heartbeat(
                 True, frozenset([over.id]), frozenset([taken.id, finished.id, "of nobody"])
@@ -42,9 +42,9 @@ def test_a_heartbeat_names_calls_that_are_settled_or_must_be_cancelled(scene):
                 "arguments": {},
                 "result": 1,
             }
-            await scene.tell(("a", result))
+            await scene.fold(("a", result))
             assert (await one.heartbeat(held)).obsolete == {settled.id}
-            await scene.tell(("a", INTERRUPTION))
+            await scene.fold(("a", INTERRUPTION))
             # The dispatched call is forgotten, and the started ones have to be cancelled.
             assert (await one.heartbeat(held)).obsolete == set(held)
 

@@ -72,17 +72,17 @@ def test_an_attempt_is_above_every_one_that_is_folded(scene):
     async def scenario():
         (effect,) = await scene.ask("a")
         (call,) = await scene.call("b", "f")
-        await scene.tell(("a", response(effect.run_id, 2, "x")), ("b", start_of(call, 3, "x")))
+        await scene.fold(("a", response(effect.run_id, 2, "x")), ("b", start_of(call, 3, "x")))
         async with workers(scene.address, {}, FUNCTIONS | {"serves": ("f",)}) as (one, other):
             (run_claim,) = (await one.claim_runs([effect])).claimed
             assert run_claim.attempt == 3
             await a_lease_passes(one)
             (call_claim,) = (await other.claim_calls([call])).claimed
             assert (call_claim.call_attempt, call_claim.status) == (4, "running")
-            await scene.tell(("a", response(effect.run_id, 7, "y")))
+            await scene.fold(("a", response(effect.run_id, 7, "y")))
             assert await one.next_attempt(effect.id, 3) == 8
             await one.release([effect.id])
-            await scene.tell(("a", response(effect.run_id, 9, "z")))
+            await scene.fold(("a", response(effect.run_id, 9, "z")))
             (taken,) = await one.take_over_runs(5)
             assert taken.attempt == 10
             await other.release([call.id])
@@ -97,7 +97,7 @@ def test_the_highest_attempt_of_all_is_claimed_again_under_its_number_and_holds_
     async def scenario():
         effect, beside = await scene.ask("a", "c")
         call, call_beside = await scene.call("b", "f", "f")
-        await scene.tell(
+        await scene.fold(
             ("a", response(effect.run_id, HIGHEST, "x")), ("b", start_of(call, HIGHEST, "x", safe=True))
         )
         async with workers(scene.address, {}, FUNCTIONS | {"serves": ("f",)}) as (one, other):
@@ -121,7 +121,7 @@ def test_a_worker_whose_attempt_another_started_releases_it_and_continues_with_t
         async with workers(scene.address, {}, FUNCTIONS | {"serves": ("f",)}) as (one, other):
             await one.claim_runs([effect])
             await other.claim_calls([call])
-            await scene.tell(
+            await scene.fold(
                 ("a", response(effect.run_id, 1, "another")), ("b", start_of(call, 1, "another", safe=True))
             )
             assert (await one.heartbeat([effect.id])).lost == {effect.id}
@@ -132,7 +132,7 @@ def test_a_worker_whose_attempt_another_started_releases_it_and_continues_with_t
             assert [taken.call_attempt for taken in await other.take_over_calls(5)] == [2]
             assert (await one.heartbeat([effect.id])).lost == set(), "the next attempt is above it"
             assert (await other.heartbeat([call.id])).lost == set()
-            await scene.tell(("a", response(effect.run_id, 2, one.tokens[effect.id])))
+            await scene.fold(("a", response(effect.run_id, 2, one.tokens[effect.id])))
             assert (await one.heartbeat([effect.id])).lost == set(), "it is its own start"
 
     run(scenario())
@@ -150,10 +150,10 @@ def test_what_was_finished_as_the_attempt_of_another_is_taken_again_a_lease_late
             await other.finish([call.id], ended)
             await a_lease_passes(one)
             assert await one.unclaimed_runs(5) == [], "what was said under the claim is on its way"
-            await scene.tell(("a", response(effect.run_id, 1, one.tokens[effect.id])))
+            await scene.fold(("a", response(effect.run_id, 1, one.tokens[effect.id])))
             assert await one.unclaimed_runs(5) == []
             assert (await one.claim_runs([effect])).claimed == []
-            await scene.tell(
+            await scene.fold(
                 ("a", response(effect.run_id, 1, "another")), ("b", start_of(call, 1, "another"))
             )
             await a_lease_passes(one)
@@ -176,7 +176,7 @@ def test_what_was_finished_as_the_attempt_of_another_is_taken_again_a_lease_late
 def test_a_call_that_runs_without_a_claim_is_taken_a_lease_later(scene):
     async def scenario():
         started, its_own = await scene.call("a", "f", "f")
-        await scene.tell(("a", start_of(started, 1, "lost")), ("a", start_of(its_own, None, None)))
+        await scene.fold(("a", start_of(started, 1, "lost")), ("a", start_of(its_own, None, None)))
         async with workers(scene.address, FUNCTIONS | {"serves": ("f",)}) as (one,):
             await one.connection.execute(
                 "UPDATE tool_calls SET dispatched_at = dispatched_at - interval '1 hour', started_at = now()"
@@ -197,7 +197,7 @@ def test_of_two_workers_that_claim_work_whose_claim_had_no_effect_one_gets_it(sc
         async with workers(scene.address, *[{}] * 4) as four:
             await four[0].claim_runs(asked)
             await four[0].finish([effect.id for effect in asked])
-            await scene.tell(
+            await scene.fold(
                 *((effect.context_id, response(effect.run_id, 1, "another")) for effect in asked)
             )
             await a_lease_passes(four[0])

@@ -130,7 +130,7 @@ def test_calls_are_taken_over_with_their_columns(scene):
             [(start,)] = await cursor.fetchall()
             assert [call.started_by for call in taken] == [None, start, None]
             await scene.start_call(interrupted, attempt=2, safe=False)
-            await scene.tell(("a", INTERRUPTION))
+            await scene.fold(("a", INTERRUPTION))
             await one.release([dispatched.id, safe.id, interrupted.id])
             assert [(call.function_name, call.interrupted) for call in await one.take_over_calls(10)] == [
                 ("g", True),
@@ -205,7 +205,7 @@ def test_claims_of_work_that_has_ended_are_finished_as_over(scene):
             await living.claim_runs(effects[2:])
             await die(dead)
             await connected_for_long(one)
-            await scene.tell(("over", INTERRUPTION), ("of the living", INTERRUPTION))
+            await scene.fold(("over", INTERRUPTION), ("of the living", INTERRUPTION))
             assert await one.finish_over() == 1
             assert await finishes(one) == {"over": "over", "open": None, "of the living": None}
             assert [run.context_id for run in await one.take_over_runs(10)] == ["open"]

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from tests.bounds import PROGRAM
 from tests.integration.test_embedded_up import Folder, servers_of_this_run, working
-from tests.support.causes import not_as_promised, without_origin
+from tests.support.causation import not_as_promised, without_origin
 from tests.support.projecting import make_topics, projecting
 from tests.support.tiers import long
 from tests.support.topic_prefixes import topic_prefix

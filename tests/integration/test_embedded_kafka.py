@@ -20,7 +20,7 @@ import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from tests.bounds import ON_SERVERS
-from tests.support.formatted import formatted
+from tests.support.formatted_broker import formatted
 
 from frameledger_services import access
 from frameledger_services.embedded import jars, java, ports

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from tests.support.batches import PARTITIONS, TOPIC, TOPICS, Log, Projecting, histories_interleaved, value_of
 from tests.support.claim_workers import connected_for_long, die, workers
 from tests.support.killable import STATEMENT_PER_TABLE, Plan, projector
-from tests.support.pipeline import Raw, histories, own_pipeline, tell  # noqa: F401  # a fixture
+from tests.support.pipeline import Raw, fold_topic, histories, own_pipeline  # noqa: F401  # a fixture
 from tests.support.tiers import long
 
 from frameledger import derived
@@ -108,7 +108,7 @@ def test_of_all_that_was_held_back_what_is_open_in_the_end_is_asked_for_once(
             return rows
 
     rows = asyncio.run(run())
-    still_open = tell(records).still_open
+    still_open = fold_topic(records).still_open
     assert len(still_open) > 2
     assert [json.loads(row.value)["id"] for row in rows] == list(effects_of(rows))
     assert effects_of(rows).keys() == still_open
@@ -134,7 +134,7 @@ def test_what_is_let_out_are_the_effects_that_the_frames_would_have_had(
 
     usual = asyncio.run(run(Projecting(make_database(template=migrated_template))))
     held = asyncio.run(run(Held(database)))
-    still_open = tell(log.records).still_open
+    still_open = fold_topic(log.records).still_open
     assert effects_of(held) == {key: row for key, row in effects_of(usual).items() if key in still_open}
     assert len(held) == 6
 
@@ -164,7 +164,7 @@ def test_what_is_let_out_is_read_and_written_in_pages_that_may_divide_the_calls_
             return await held.let_out()
 
     rows = asyncio.run(run())
-    assert effects_of(rows).keys() == tell(log.records).still_open
+    assert effects_of(rows).keys() == fold_topic(log.records).still_open
     assert len(rows) == 16
     assert max(sizes) <= at_once
     with psycopg.connect(database) as connection:
@@ -206,7 +206,7 @@ def test_who_dies_between_two_pages_has_let_nothing_out(database, monkeypatch, e
             assert still_held > 0
             return await held.let_out()
 
-    assert effects_of(asyncio.run(run())).keys() == tell(log.records).still_open
+    assert effects_of(asyncio.run(run())).keys() == fold_topic(log.records).still_open
 
 
 def test_what_somebody_has_claimed_or_what_the_outbox_has_is_not_asked_for_again(
@@ -415,7 +415,7 @@ def test_a_rebuild_requests_nothing_while_the_partition_catches_up_and_what_is_o
     rows = asyncio.run(run())
     if released_at is None:
         assert rows.pop(0) == 0
-    assert effects_of(rows).keys() == tell(log.records).still_open
+    assert effects_of(rows).keys() == fold_topic(log.records).still_open
     with psycopg.connect(database) as connection:
         assert value_of(connection, "SELECT count(*) FROM outbox WHERE kind = 'effect'") == len(rows) == 1
 
@@ -512,7 +512,7 @@ def test_a_database_that_is_filled_from_the_log_anew_asks_for_nothing_that_is_ov
         pipeline.until_idle(running)
         assert running.stop() == 0
     before = effects_on(pipeline)
-    still_open = dict.fromkeys(tell(pipeline.records()).still_open, 1)
+    still_open = dict.fromkeys(fold_topic(pipeline.records()).still_open, 1)
     assert still_open.items() < before.items()
     in_another_database(pipeline, make_database, migrated_template)
     if point is not None:

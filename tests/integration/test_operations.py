@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
 from tests.support.batches import dump, same
-from tests.support.formatted import formatted
+from tests.support.formatted_broker import formatted
 from tests.support.full_pipeline import Service
 from tests.support.killable import projector
 from tests.support.pages import ROOT, Block, Reader, blocks

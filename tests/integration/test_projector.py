@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from aiokafka.errors import GroupAuthorizationFailedError, GroupCoordinatorNotAvailableError
 from tests.bounds import ON_SERVERS
-from tests.support import coordination
+from tests.support import no_coordinator
 from tests.support.batches import HISTORIES, folded, rows_of, value_of
 from tests.support.pipeline import die
 from tests.support.polling import look_again
@@ -157,7 +157,7 @@ def test_a_log_that_is_not_the_one_that_was_projected_stops_the_projector_and_is
 
 @pytest.mark.regression("fault 72")
 def test_a_client_that_could_not_join_the_group_is_closed_before_the_next_one_begins(settings, monkeypatch):
-    asked = coordination.refuse(monkeypatch, GroupAuthorizationFailedError)
+    asked = no_coordinator.refuse(monkeypatch, GroupAuthorizationFailedError)
     clients = []
 
     def made(*arguments, **options):
@@ -183,7 +183,7 @@ def test_a_client_that_could_not_join_the_group_is_closed_before_the_next_one_be
 
 @pytest.mark.regression("fault 71")
 def test_a_projector_that_cannot_join_its_group_stops_when_it_is_told_to(settings, monkeypatch):
-    asked = coordination.refuse(monkeypatch, GroupCoordinatorNotAvailableError)
+    asked = no_coordinator.refuse(monkeypatch, GroupCoordinatorNotAvailableError)
 
     async def run():
         await make_topics(settings)

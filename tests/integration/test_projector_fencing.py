@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 from tests.support.batches import TOPIC, TOPICS, Log, value_of
-from tests.support.formatted import formatted
+from tests.support.formatted_broker import formatted
 from tests.support.killable import OWNER, STATEMENT_PER_TABLE, Plan, projector
 from tests.support.log_in_memory import Feed, Group
 from tests.support.pipeline import PARTITIONS, Raw, die, histories, made, mixed, own_pipeline  # noqa: F401  # a fixture

@@ -23,7 +23,7 @@ from tests.bounds import ON_SERVERS
 from tests.support import pipeline as pipelines
 from tests.support.batches import dump, value_of
 from tests.support.killable import STATEMENT_PER_TABLE, Plan, projector
-from tests.support.pipeline import PARTITIONS, Raw, mixed, tell
+from tests.support.pipeline import PARTITIONS, Raw, fold_topic, mixed
 from tests.support.polling import look_again
 from tests.support.processes import Process
 from tests.support.recovering import (  # noqa: F401  # fixtures
@@ -111,7 +111,7 @@ def test_what_a_power_cut_took_is_put_back_and_changes_nothing(machine, fragile_
     projected(fragile_pipeline, mixed("3", FEW))
     assert place[0] == home
     assert frames < frames_of(fragile_pipeline.address)
-    told = tell(in_generations(fragile_pipeline))
+    told = fold_topic(in_generations(fragile_pipeline))
     assert set(told.frames) == frames_of(fragile_pipeline.address)
     with psycopg.connect(fragile_pipeline.address) as connection:
         runs = value_of(
@@ -198,7 +198,7 @@ def test_a_log_that_loses_what_was_put_back_gets_it_back_again(machine, fragile_
     assert applied(fragile_pipeline, run) == all_put_back(generation=3, frames=3)
     projected(fragile_pipeline, [])
     assert frames_of(fragile_pipeline.address) == frames
-    assert set(tell(in_generations(fragile_pipeline)).frames) == frames
+    assert set(fold_topic(in_generations(fragile_pipeline)).frames) == frames
 
 
 ERASE = b'{"type":"LLMContextEraseFrame","id":"%s","why":"asked"}'
@@ -515,7 +515,7 @@ def test_a_projector_that_runs_is_fenced_and_goes_on_in_the_new_generation(pipel
         pipeline.publish(mixed("3", FEW))
         pipeline.until_idle(running)
         assert running.stop() == 0
-    told = tell(in_generations(pipeline))
+    told = fold_topic(in_generations(pipeline))
     assert set(told.frames) == frames_of(pipeline.address)
     values = [record.value for record in pipeline.records(pipeline.names.cancellations)]
     assert values.count(b'{"id":"left"}') == 1
@@ -540,7 +540,7 @@ def test_a_projector_that_is_frozen_in_a_transaction_does_not_keep_a_generation(
         running.send(signal.SIGCONT)
         pipeline.until_idle(running)
         assert running.stop() == 0
-    assert set(tell(in_generations(pipeline)).frames) == frames_of(pipeline.address)
+    assert set(fold_topic(in_generations(pipeline)).frames) == frames_of(pipeline.address)
 
 
 def test_another_number_of_partitions_is_not_recovered(pipeline, run):
@@ -602,7 +602,7 @@ def test_whatever_steps_it_is_killed_at_the_last_one_comes_to_the_same_end(machi
     projected(fragile_pipeline, [])
     assert frames_of(fragile_pipeline.address) == frames
     assert without_duplicates(dump(fragile_pipeline.address)) == without_duplicates(rows)
-    told = tell(in_generations(fragile_pipeline))
+    told = fold_topic(in_generations(fragile_pipeline))
     assert set(told.frames) == frames
     # Two that were killed in the middle had republished some frames already.
     with psycopg.connect(fragile_pipeline.address) as connection:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # three that 
     UserScramCredentialUpsertion,
 )
 from tests.bounds import ON_SERVERS
-from tests.support.formatted import formatted
+from tests.support.formatted_broker import formatted
 from tests.support.killable import projector
 from tests.support.tiers import long
 

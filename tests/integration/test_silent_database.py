@@ -13,8 +13,8 @@ from tests.bounds import IN_PROCESS, ON_SERVERS, scaled
 from tests.support import rows
 from tests.support.polling import look_again
 from tests.support.projecting import make_topics, projecting, settings_of_its_own, until_projected  # noqa: F401  # a fixture
-from tests.support.silent_proxy import both, way_to
-from tests.support.worker_harness import Desk, Office, working
+from tests.support.silent_proxy import both, proxy_to
+from tests.support.worker_harness import HeldJobs, WorkerHarness, working
 
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services import database as connecting
@@ -38,8 +38,8 @@ def asked():
 @asynccontextmanager
 async def cut_off(address):
     """A proxy to the database, and settings with the proxy as first and the database as second host."""
-    async with way_to(address) as (way, through):
-        yield way, both(through, address)
+    async with proxy_to(address) as (proxy, through):
+        yield proxy, both(through, address)
 
 
 @pytest.mark.long
@@ -49,12 +49,12 @@ def test_when_the_first_host_falls_silent_projector_workers_and_readers_go_on_wi
     database,
 ):
     async def scenario():
-        async with cut_off(database) as (way, address):
+        async with cut_off(database) as (proxy, address):
             through = settings.model_copy(update={"database_url": SecretStr(address)})
             await make_topics(through)
-            office = Office(through, database)
-            desk = Desk()
-            worker = Worker(through, RUNS, desk.hold, service="silence", serves_all=True)
+            harness = WorkerHarness(through, database)
+            jobs = HeldJobs()
+            worker = Worker(through, RUNS, jobs.hold, service="silence", serves_all=True)
             async with (
                 projecting(through),
                 Client(through) as client,
@@ -62,18 +62,18 @@ def test_when_the_first_host_falls_silent_projector_workers_and_readers_go_on_wi
                 asyncio.timeout(2 * ON_SERVERS),
             ):
                 before = await client.publish("ctx-1", asked(), wait=True, within=ON_SERVERS)
-                await desk.until_begun("ctx-1")
+                await jobs.until_begun("ctx-1")
                 followed = client.follow("ctx-1")
                 assert (await anext(followed)).version == 1
-                way.fall_silent()
+                proxy.fall_silent()
                 after = await client.publish("ctx-2", asked(), within=ON_SERVERS)
                 await until_projected(settings, [*before, *after])
-                await desk.until_begun("ctx-2")
+                await jobs.until_begun("ctx-2")
                 assert (await client.context("ctx-2")).version == 1
                 await client.publish("ctx-1", asked(), within=ON_SERVERS)
                 assert (await anext(followed)).version == 2
-                desk.end("ctx-1", "ctx-2")
-                await office.until("SELECT count(*) FROM claims WHERE finish IS NULL", expected=[(0,)])
+                jobs.end("ctx-1", "ctx-2")
+                await harness.until("SELECT count(*) FROM claims WHERE finish IS NULL", expected=[(0,)])
 
     asyncio.run(scenario())
 
@@ -102,7 +102,7 @@ def test_a_follower_waits_for_a_database_that_is_silent_while_it_connects(databa
     async def scenario():
         async with (
             asyncio.timeout(ON_SERVERS),
-            way_to(database) as (way, address),
+            proxy_to(database) as (proxy, address),
             # The shortest value that libpq allows.
             Client(at(make_conninfo(address, connect_timeout=2))) as client,
         ):
@@ -110,15 +110,15 @@ def test_a_follower_waits_for_a_database_that_is_silent_while_it_connects(databa
             followed = client.follow("ctx-1")
             assert (await anext(followed)).version == 1
             following = asyncio.create_task(anext(followed))
-            before = way.accepted
+            before = proxy.accepted
             impatient(monkeypatch)
-            way.fall_silent()
-            while way.accepted < before + 6:
+            proxy.fall_silent()
+            while proxy.accepted < before + 6:
                 with pytest.raises(DatabaseUnavailableError):
                     await client.newest_version("ctx-1")
                 assert not following.done()
             store(2)
-            way.speak_again()
+            proxy.speak_again()
             assert (await following).version == 2
 
     asyncio.run(scenario())
@@ -127,11 +127,11 @@ def test_a_follower_waits_for_a_database_that_is_silent_while_it_connects(databa
 @pytest.mark.regression("fault 10")
 def test_a_reader_whose_connections_are_forgotten_in_a_failover_makes_new_ones(database):
     async def scenario():
-        async with way_to(database) as (way, address), asyncio.timeout(ON_SERVERS):
+        async with proxy_to(database) as (proxy, address), asyncio.timeout(ON_SERVERS):
             connections = Connections(at(address))
             barrier = asyncio.Barrier(4)
             await asyncio.gather(*(connections.read(_together, barrier) for _ in range(4)))
-            way.forget()
+            proxy.forget()
             assert await asyncio.gather(*(connections.read(_one) for _ in range(8))) == [1] * 8
             await connections.close()
 
@@ -143,11 +143,11 @@ def test_a_reading_that_is_broken_off_does_not_wait_for_a_server_that_is_silent(
     monkeypatch.setattr(connecting, "SILENT_SECONDS", ON_SERVERS)
 
     async def scenario():
-        async with way_to(database) as (way, address), asyncio.timeout(IN_PROCESS):
+        async with proxy_to(database) as (proxy, address), asyncio.timeout(IN_PROCESS):
             connections = Connections(at(address))
             barrier = asyncio.Barrier(2)
             await asyncio.gather(*(connections.read(_together, barrier) for _ in range(2)))
-            way.forget()
+            proxy.forget()
             with monkeypatch.context() as impatient:
                 impatient.setattr(connections, "_within", 0.5)
                 with pytest.raises(DatabaseUnavailableError, match="did not answer within"):
@@ -211,11 +211,11 @@ def test_a_server_that_falls_silent_during_a_statement_is_hung_up_on(database, m
     async def scenario():
         async with (
             asyncio.timeout(IN_PROCESS),
-            way_to(database) as (way, address),
+            proxy_to(database) as (proxy, address),
             await connecting.connect(at(address), "test") as connection,
         ):
             impatient(monkeypatch)
-            way.fall_silent()
+            proxy.fall_silent()
             with pytest.raises(psycopg.OperationalError, match="did not respond"):
                 await connection.execute("SELECT 1")
             assert connection.closed
@@ -233,7 +233,7 @@ def wait_for_a_lock(database, own, monkeypatch, *, dialled, once_connected=lambd
     async def scenario():
         async with (
             asyncio.timeout(ON_SERVERS),
-            way_to(own) as (way, address),
+            proxy_to(own) as (proxy, address),
             await psycopg.AsyncConnection.connect(database, autocommit=True) as holds,
             await connecting.connect(at(address), "test") as waits,
             asyncio.TaskGroup() as tasks,
@@ -241,8 +241,8 @@ def wait_for_a_lock(database, own, monkeypatch, *, dialled, once_connected=lambd
             once_connected()
             await holds.execute("SELECT pg_advisory_lock(1)")
             waiting = tasks.create_task(waits.execute("SELECT pg_advisory_lock(1)"))
-            before = way.accepted
-            while way.accepted < before + dialled:
+            before = proxy.accepted
+            while proxy.accepted < before + dialled:
                 assert not waiting.done()
                 await connecting.ping(holds)
             await holds.execute("SELECT pg_advisory_unlock(1)")
@@ -327,11 +327,11 @@ def test_a_server_that_falls_silent_while_it_is_asked_about_its_sessions_is_not_
         async def silent_from_now_on(connection):
             if connection is not first[0]:
                 impatient(monkeypatch)
-                way.fall_silent()
+                proxy.fall_silent()
             return await ask(connection)
 
         monkeypatch.setattr(connecting, "backend", silent_from_now_on)
-        async with asyncio.timeout(ON_SERVERS), way_to(database) as (way, address):
+        async with asyncio.timeout(ON_SERVERS), proxy_to(database) as (proxy, address):
             begin = connecting.GuardedConnection.begin
             first = []
 

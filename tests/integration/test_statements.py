@@ -98,7 +98,7 @@ def test_a_sitting_goes_on_while_a_run_or_a_call_is_open(database):
         assert not (await conversation_state.goes_on(connection, "a"))[0]
         await scene.ask("a")
         assert (await conversation_state.goes_on(connection, "a"))[0]
-        await scene.tell(("a", INTERRUPTION))
+        await scene.fold(("a", INTERRUPTION))
         assert not (await conversation_state.goes_on(connection, "a"))[0]
         await scene.call("b", "look")
         assert (await conversation_state.goes_on(connection, "b"))[0]

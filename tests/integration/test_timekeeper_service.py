@@ -12,7 +12,7 @@ from tests.bounds import ON_SERVERS
 from tests.support.batches import value_of
 from tests.support.killable import projector
 from tests.support.pipeline import Raw, own_pipeline  # noqa: F401  # a fixture
-from tests.support.tcp_proxy import wire
+from tests.support.tcp_proxy import proxy
 from tests.support.tiers import long
 from tests.support.timekeeper_process import timekeeper
 from tests.unit.rules.dsl import ask, begin, committed, hear, interim, interrupt, speak, start, stop, tokens
@@ -178,7 +178,7 @@ def test_runs_have_time_to_be_taken_over_when_it_begins(pipeline, settings):
 def test_during_an_outage_of_the_broker_it_sends_heartbeats_and_then_continues(pipeline, settings, kafka):
     with (
         projector(pipeline.settings) as projecting,
-        wire(kafka.port) as to_kafka,
+        proxy(kafka.port) as to_kafka,
         timekeeper(settings, broker=(kafka.port, to_kafka.port)) as keeping,
     ):
         pipeline.publish(records("ctx", speak()))

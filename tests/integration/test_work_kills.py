@@ -6,8 +6,8 @@ import signal
 import pytest
 from tests.bounds import ON_SERVERS, scaled
 from tests.support.killable_worker import SERVICE, killable, quick_to_notice
-from tests.support.tcp_proxy import redirected, wire
-from tests.support.worker_harness import SHORT_LEASE, Desk, working
+from tests.support.tcp_proxy import proxy, redirected
+from tests.support.worker_harness import SHORT_LEASE, HeldJobs, working
 
 from frameledger.frames import LLMRunFrame
 from frameledger_services.work import RUNS, Worker, effect_consumer
@@ -27,72 +27,72 @@ OUTAGE_SECONDS = 4.0
 
 
 @pytest.fixture(autouse=True)
-def quick(office, monkeypatch):
+def quick(harness, monkeypatch):
     monkeypatch.setattr(effect_consumer, "consumer", quick_to_notice)
-    office.settings = office.settings.model_copy(update=SHORT_LEASE)
+    harness.settings = harness.settings.model_copy(update=SHORT_LEASE)
 
 
-def another(office, perform):
-    return Worker(office.settings, RUNS, perform, service=SERVICE, serves_all=True)
+def another(harness, perform):
+    return Worker(harness.settings, RUNS, perform, service=SERVICE, serves_all=True)
 
 
-def test_whatever_step_a_worker_is_killed_at_another_does_its_work(office):
+def test_whatever_step_a_worker_is_killed_at_another_does_its_work(harness):
     async def scenario():
-        desk = Desk()
+        jobs = HeldJobs()
         done = {}
         async with asyncio.timeout(ON_SERVERS):
             for step, attempt in STEPS.items():
                 name = step.replace(" ", "-")
-                desk.end(name)
-                with killable(office.settings, step, holds="settling" not in step) as doomed:
-                    await office.ask(name)
+                jobs.end(name)
+                with killable(harness.settings, step, holds="settling" not in step) as doomed:
+                    await harness.ask(name)
                     assert await asyncio.to_thread(doomed.ended) == -signal.SIGKILL, step
-                async with working(another(office, desk.hold)):
+                async with working(another(harness, jobs.hold)):
                     done[name] = "done"
-                    await office.until_finished(**done)
-                assert (name in desk.begun) == (attempt is not None), step
+                    await harness.until_finished(**done)
+                assert (name in jobs.begun) == (attempt is not None), step
                 if attempt is not None:
-                    assert desk.jobs[name].claimed.attempt >= attempt, step
+                    assert jobs.by_context[name].claimed.attempt >= attempt, step
         # No attempt is begun twice.
-        begun = [(one.context_id, one.attempt) for one in desk.claimed]
+        begun = [(one.context_id, one.attempt) for one in jobs.claimed]
         assert len(set(begun)) == len(begun)
 
     asyncio.run(scenario())
 
 
 @pytest.mark.long
-def test_a_worker_that_is_killed_while_it_takes_over_is_taken_over_itself(office):
+def test_a_worker_that_is_killed_while_it_takes_over_is_taken_over_itself(harness):
     async def scenario():
-        desk = Desk()
-        desk.end("a")
-        with killable(office.settings, "after claim") as first:
-            await office.ask("a")
+        jobs = HeldJobs()
+        jobs.end("a")
+        with killable(harness.settings, "after claim") as first:
+            await harness.ask("a")
             assert await asyncio.to_thread(first.ended) == -signal.SIGKILL
-        with killable(office.settings, "after take-over") as second:
+        with killable(harness.settings, "after take-over") as second:
             assert await asyncio.to_thread(second.ended) == -signal.SIGKILL
-        async with working(another(office, desk.hold)):
-            await office.until_finished(a="done")
+        async with working(another(harness, jobs.hold)):
+            await harness.until_finished(a="done")
         # The second worker may have died at a look that found no work yet.
-        assert desk.jobs["a"].claimed.attempt >= 2
+        assert jobs.by_context["a"].claimed.attempt >= 2
 
     asyncio.run(scenario())
 
 
-def test_a_worker_that_was_frozen_beyond_its_lease_stops_its_jobs_and_publishes_nothing(office):
+def test_a_worker_that_was_frozen_beyond_its_lease_stops_its_jobs_and_publishes_nothing(harness):
     async def scenario():
-        desk = Desk()
-        with killable(office.settings, holds=True) as frozen:
-            await office.ask("a")
+        jobs = HeldJobs()
+        with killable(harness.settings, holds=True) as frozen:
+            await harness.ask("a")
             assert await asyncio.to_thread(frozen.hear) == ("began", "a", 1)
             frozen.send(signal.SIGSTOP)
             await asyncio.to_thread(frozen.frozen)
-            async with working(another(office, desk.hold)):
-                await desk.until_begun("a")
-                assert desk.jobs["a"].claimed.attempt >= 2
+            async with working(another(harness, jobs.hold)):
+                await jobs.until_begun("a")
+                assert jobs.by_context["a"].claimed.attempt >= 2
                 frozen.send(signal.SIGCONT)
                 assert await asyncio.to_thread(frozen.hear) == ("told", "claim_lost", "LeaseLostError")
-                desk.end("a")
-                await office.until_finished(a="done")
+                jobs.end("a")
+                await harness.until_finished(a="done")
             frozen.send(signal.SIGTERM)
             assert await asyncio.to_thread(frozen.ended) == 0
 
@@ -100,26 +100,26 @@ def test_a_worker_that_was_frozen_beyond_its_lease_stops_its_jobs_and_publishes_
 
 
 @pytest.mark.long
-def test_during_an_outage_of_kafka_the_lease_holds_and_the_work_continues(office, kafka):
+def test_during_an_outage_of_kafka_the_lease_holds_and_the_work_continues(harness, kafka):
     """Heartbeats renew the lease while the broker is away, however long that is. The test waits for one of them, and
     not for the end of a lease: on a busy machine a lease may end in any case."""
-    office.settings = office.settings.model_copy(update={"work_lease_secs": scaled(20.0)})
+    harness.settings = harness.settings.model_copy(update={"work_lease_secs": scaled(20.0)})
 
     async def scenario(to_kafka):
-        desk = Desk()
-        async with working(another(office, desk.hold)):
-            await office.ask("a")
-            await desk.until_begun("a")
-            (session,) = desk.sessions
+        jobs = HeldJobs()
+        async with working(another(harness, jobs.hold)):
+            await harness.ask("a")
+            await jobs.until_begun("a")
+            (session,) = jobs.sessions
             # This connects its producer.
             await session.publisher.publish("a", LLMRunFrame(), causation_id=None)
             to_kafka.cut()
-            before = (await office.rows("SELECT now()"))[0][0]
+            before = (await harness.rows("SELECT now()"))[0][0]
             async with asyncio.TaskGroup() as tasks:
                 publishing = tasks.create_task(
                     session.publisher.publish("a", LLMRunFrame(), causation_id=None)
                 )
-                await office.until(
+                await harness.until(
                     "SELECT heartbeat_at > %s::timestamptz + make_interval(secs => %s) FROM workers "
                     "WHERE worker_id = %s",
                     *(before, OUTAGE_SECONDS, session.worker_id),
@@ -128,11 +128,11 @@ def test_during_an_outage_of_kafka_the_lease_holds_and_the_work_continues(office
                 assert session.lease.valid()
                 assert not publishing.done()
                 to_kafka.mend()
-            await office.ask("b")
-            await desk.until_begun("b")
-            desk.end("a", "b")
-            await office.until_finished(a="done", b="done")
-        assert len({one.worker_id for one in desk.sessions}) == 1
+            await harness.ask("b")
+            await jobs.until_begun("b")
+            jobs.end("a", "b")
+            await harness.until_finished(a="done", b="done")
+        assert len({one.worker_id for one in jobs.sessions}) == 1
 
-    with wire(kafka.port) as to_kafka, redirected((kafka.port, to_kafka.port)):
+    with proxy(kafka.port) as to_kafka, redirected((kafka.port, to_kafka.port)):
         asyncio.run(scenario(to_kafka))

@@ -8,10 +8,10 @@ from contextlib import suppress
 import pytest
 from aiokafka.errors import GroupCoordinatorNotAvailableError
 from tests.bounds import ON_SERVERS
-from tests.support import coordination
+from tests.support import no_coordinator
 from tests.support.logs import make
 from tests.support.scene import INTERRUPTION
-from tests.support.worker_harness import Desk, working
+from tests.support.worker_harness import HeldJobs, working
 
 from frameledger.effects import Cancel, to_wire
 from frameledger.record import Outgoing
@@ -22,48 +22,48 @@ from frameledger_services.work import CALLS, RUNS, Worker, in_flight
 from frameledger_services.work.cancellations import Cancelled, follow
 
 
-def test_a_cancellation_stops_the_work_at_once(office):
+def test_a_cancellation_stops_the_work_at_once(harness):
     async def scenario():
-        desk = Desk()
+        jobs = HeldJobs()
         names = [f"c{number}" for number in range(10)]
-        async with working(office.worker(desk.hold)), Producer(office.settings) as producer:
-            await office.ask(*names)
-            await desk.until_begun(*names)
+        async with working(harness.worker(jobs.hold)), Producer(harness.settings) as producer:
+            await harness.ask(*names)
+            await jobs.until_begun(*names)
             waits = []
             for name in names:
-                await office.scene.tell((name, INTERRUPTION))
-                cancel = office.scene.cancels[-1]
+                await harness.scene.fold((name, INTERRUPTION))
+                cancel = harness.scene.cancels[-1]
                 sent = time.monotonic()
                 await producer.publish(
-                    office.names.cancellations,
+                    harness.names.cancellations,
                     [Outgoing(name.encode(), json.dumps(to_wire(cancel)).encode(), ())],
                 )
-                await desk.until_told((name, "obsolete"))
-                waits.append(desk.at[name] - sent)
+                await jobs.until_stopped((name, "obsolete"))
+                waits.append(jobs.at[name] - sent)
             print(
                 f"\ncancellation published to job told, ms: {[round(1000 * one, 1) for one in sorted(waits)]}"
             )
-            await office.until_finished(**dict.fromkeys(names, "over"))
+            await harness.until_finished(**dict.fromkeys(names, "over"))
 
     asyncio.run(scenario())
 
 
-def test_a_cancellation_that_is_lost_is_known_by_the_next_heartbeat(office):
+def test_a_cancellation_that_is_lost_is_known_by_the_next_heartbeat(harness):
     async def scenario():
-        desk = Desk()
-        async with working(office.worker(desk.hold)):
-            await office.ask("a")
-            await desk.until_begun("a")
+        jobs = HeldJobs()
+        async with working(harness.worker(jobs.hold)):
+            await harness.ask("a")
+            await jobs.until_begun("a")
             before = time.monotonic()
-            await office.scene.tell(("a", INTERRUPTION))
+            await harness.scene.fold(("a", INTERRUPTION))
             # No cancellation is published: the heartbeat tells the job.
-            await desk.until_told(("a", "obsolete"))
-            print(f"\ninterruption folded to job told by heartbeat, ms: {1000 * (desk.at['a'] - before):.0f}")
+            await jobs.until_stopped(("a", "obsolete"))
+            print(f"\ninterruption folded to job told by heartbeat, ms: {1000 * (jobs.at['a'] - before):.0f}")
 
     asyncio.run(scenario())
 
 
-def test_a_cancellation_that_comes_while_the_work_is_being_claimed_is_not_missed(office, monkeypatch):
+def test_a_cancellation_that_comes_while_the_work_is_being_claimed_is_not_missed(harness, monkeypatch):
     claimed, heard, cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
     add = Cancelled.add
 
@@ -79,45 +79,45 @@ def test_a_cancellation_that_comes_while_the_work_is_being_claimed_is_not_missed
             await cancelled.wait()
 
     async def scenario():
-        desk = Desk()
-        async with working(office.worker(desk.hold, failpoint=failpoint)):
-            await office.ask("a")
+        jobs = HeldJobs()
+        async with working(harness.worker(jobs.hold, failpoint=failpoint)):
+            await harness.ask("a")
             await claimed.wait()
-            await office.scene.tell(("a", INTERRUPTION))
-            await office.publish(*office.scene.cancels)
+            await harness.scene.fold(("a", INTERRUPTION))
+            await harness.publish(*harness.scene.cancels)
             await heard.wait()
             cancelled.set()
-            await desk.until_told(("a", "obsolete"))
-            assert desk.jobs["a"].stop.is_set()
+            await jobs.until_stopped(("a", "obsolete"))
+            assert jobs.by_context["a"].stop.is_set()
 
     asyncio.run(scenario())
 
 
-def test_a_draining_worker_finishes_what_it_can_and_releases_the_rest(office):
+def test_a_draining_worker_finishes_what_it_can_and_releases_the_rest(harness):
     async def scenario():
-        desk = Desk()
-        slow = office.settings.model_copy(update={"work_drain_secs": 1.0})
-        worker = Worker(slow, RUNS, desk.hold, service="s", serves_all=True)
+        jobs = HeldJobs()
+        slow = harness.settings.model_copy(update={"work_drain_secs": 1.0})
+        worker = Worker(slow, RUNS, jobs.hold, service="s", serves_all=True)
         async with working(worker) as stopping:
-            await office.ask("finishes", "is told")
-            await desk.until_begun("finishes", "is told")
+            await harness.ask("finishes", "is told")
+            await jobs.until_begun("finishes", "is told")
             stopping.set()
-            desk.end("finishes")
-            await desk.until_told(("is told", "draining"))
-        await office.until_finished(**{"finishes": "done", "is told": "released"})
-        assert await office.rows("SELECT stopped_at IS NOT NULL FROM workers") == [(True,)]
+            jobs.end("finishes")
+            await jobs.until_stopped(("is told", "draining"))
+        await harness.until_finished(**{"finishes": "done", "is told": "released"})
+        assert await harness.rows("SELECT stopped_at IS NOT NULL FROM workers") == [(True,)]
         # Another worker takes it at once.
-        again = Desk()
+        again = HeldJobs()
         again.end("is told")
-        async with working(office.worker(again.hold)):
-            await office.until_finished(**{"finishes": "done", "is told": "done"})
-        assert again.jobs["is told"].claimed.attempt == 2
+        async with working(harness.worker(again.hold)):
+            await harness.until_finished(**{"finishes": "done", "is told": "done"})
+        assert again.by_context["is told"].claimed.attempt == 2
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("cancellations", [1, pytest.param(2, marks=pytest.mark.regression("worker 121"))])
-def test_work_that_does_not_stop_is_cancelled_when_the_time_is_over(office, monkeypatch, cancellations):
+def test_work_that_does_not_stop_is_cancelled_when_the_time_is_over(harness, monkeypatch, cancellations):
     monkeypatch.setattr(in_flight, "CANCEL_AGAIN_SECONDS", 0.1)
 
     async def stubborn(job, session):
@@ -130,17 +130,17 @@ def test_work_that_does_not_stop_is_cancelled_when_the_time_is_over(office, monk
     begun = asyncio.Event()
 
     async def scenario():
-        hasty = office.settings.model_copy(update={"work_drain_secs": 0.1, "work_grace_secs": 0.1})
+        hasty = harness.settings.model_copy(update={"work_drain_secs": 0.1, "work_grace_secs": 0.1})
         async with working(Worker(hasty, RUNS, stubborn, service="s", serves_all=True)):
-            await office.ask("a")
+            await harness.ask("a")
             await begun.wait()
-        await office.until_finished(a="released")
+        await harness.until_finished(a="released")
 
     asyncio.run(scenario())
 
 
 @pytest.mark.regression("worker 154")
-def test_work_that_does_not_stop_is_cancelled_also_if_its_claim_was_lost_and_made_again(office, monkeypatch):
+def test_work_that_does_not_stop_is_cancelled_also_if_its_claim_was_lost_and_made_again(harness, monkeypatch):
     monkeypatch.setattr(in_flight, "CANCEL_AGAIN_SECONDS", 0.1)
     begun = asyncio.Semaphore(0)
     cancelled = []
@@ -153,33 +153,33 @@ def test_work_that_does_not_stop_is_cancelled_also_if_its_claim_was_lost_and_mad
             cancelled.append(job.claimed.attempt)
 
     async def scenario():
-        hasty = office.settings.model_copy(update={"work_drain_secs": 0.1, "work_grace_secs": 0.1})
+        hasty = harness.settings.model_copy(update={"work_drain_secs": 0.1, "work_grace_secs": 0.1})
         async with working(Worker(hasty, RUNS, stubborn, service="s", serves_all=True)):
-            await office.ask("a")
+            await harness.ask("a")
             await begun.acquire()
             # As after the database lost its latest commits, or another worker had the claim meanwhile.
-            await office.rows(
+            await harness.rows(
                 "UPDATE claims SET token = DEFAULT, released_at = clock_timestamp() RETURNING effect_id"
             )
-            await office.until("SELECT attempt FROM claims WHERE released_at IS NULL", expected=[(2,)])
+            await harness.until("SELECT attempt FROM claims WHERE released_at IS NULL", expected=[(2,)])
         # The second attempt was withdrawn while it waited for its turn.
         assert cancelled == [1]
 
     asyncio.run(scenario())
 
 
-def test_jobs_that_wait_for_their_turn_are_released_at_once_when_the_worker_drains(office):
+def test_jobs_that_wait_for_their_turn_are_released_at_once_when_the_worker_drains(harness):
     async def scenario():
-        desk = Desk()
-        worker = office.worker(desk.hold, kind=CALLS, service="s")
+        jobs = HeldJobs()
+        worker = harness.worker(jobs.hold, kind=CALLS, service="s")
         async with working(worker) as stopping:
-            first, second = await office.scene.call("a", "f", "g")
-            await office.publish(first, second)
-            await office.until("SELECT count(*)::int FROM claims", expected=[(2,)])
+            first, second = await harness.scene.call("a", "f", "g")
+            await harness.publish(first, second)
+            await harness.until("SELECT count(*)::int FROM claims", expected=[(2,)])
             stopping.set()
-            await office.until("SELECT count(released_at)::int FROM claims", expected=[(1,)])
-            desk.end("a")
-        assert len(desk.begun) == 1
+            await harness.until("SELECT count(released_at)::int FROM claims", expected=[(1,)])
+            jobs.end("a")
+        assert len(jobs.begun) == 1
 
     asyncio.run(scenario())
 
@@ -203,47 +203,47 @@ def test_cancellations_are_followed_as_soon_as_their_topic_is_there(log_settings
 
 
 @pytest.mark.long
-def test_a_bug_in_a_job_ends_the_worker_and_its_work_can_be_taken_at_once(office):
+def test_a_bug_in_a_job_ends_the_worker_and_its_work_can_be_taken_at_once(harness):
     async def buggy(job, session):
         raise LookupError("a bug")
 
     async def scenario():
-        worker = office.worker(buggy)
-        await office.ask("a")
+        worker = harness.worker(buggy)
+        await harness.ask("a")
         with pytest.raises(ExceptionGroup) as raised:
             async with asyncio.timeout(ON_SERVERS):
                 await worker.run(asyncio.Event())
         assert raised.group_contains(LookupError)
-        desk = Desk()
-        desk.end("a")
-        async with working(office.worker(desk.hold)):
-            await office.until_finished(a="done")
-        assert desk.jobs["a"].claimed.attempt == 2
+        jobs = HeldJobs()
+        jobs.end("a")
+        async with working(harness.worker(jobs.hold)):
+            await harness.until_finished(a="done")
+        assert jobs.by_context["a"].claimed.attempt == 2
 
     asyncio.run(scenario())
 
 
 @pytest.mark.regression("fault 71")
-def test_a_worker_that_cannot_join_its_group_stops_when_it_is_told_to(office, monkeypatch):
-    asked = coordination.refuse(monkeypatch, GroupCoordinatorNotAvailableError)
+def test_a_worker_that_cannot_join_its_group_stops_when_it_is_told_to(harness, monkeypatch):
+    asked = no_coordinator.refuse(monkeypatch, GroupCoordinatorNotAvailableError)
 
     async def scenario():
         stopping = asyncio.Event()
         async with asyncio.timeout(ON_SERVERS), asyncio.TaskGroup() as tasks:
-            tasks.create_task(office.worker(Desk().hold).run(stopping))
+            tasks.create_task(harness.worker(HeldJobs().hold).run(stopping))
             await asked.get()
             stopping.set()
-        assert await office.rows("SELECT FROM workers") == [], "it was none yet"
+        assert await harness.rows("SELECT FROM workers") == [], "it was none yet"
 
     asyncio.run(scenario())
 
 
 @pytest.mark.regression("fault 71")
-def test_a_program_stops_its_service_that_cannot_join_its_group(office, monkeypatch):
-    asked = coordination.refuse(monkeypatch, GroupCoordinatorNotAvailableError)
+def test_a_program_stops_its_service_that_cannot_join_its_group(harness, monkeypatch):
+    asked = no_coordinator.refuse(monkeypatch, GroupCoordinatorNotAvailableError)
 
     async def scenario():
-        service = FunctionService(office.settings)
+        service = FunctionService(harness.settings)
         async with asyncio.timeout(ON_SERVERS), asyncio.TaskGroup() as tasks:
             tasks.create_task(service.start())
             await asked.get()

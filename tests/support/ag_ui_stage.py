@@ -1,4 +1,4 @@
-"""A front end that is AG-UI's official client, and the pipeline with a gateway and a scripted model for it."""
+"""A front end with AG-UI's official client, in front of a pipeline with a gateway and a scripted model."""
 
 import json
 import shutil
@@ -55,7 +55,7 @@ def ag_ui_package(tmp_path_factory):
 
 
 class FrontEnd:
-    """The official client, in a process of its own. What it is told keeps the order of the protocol."""
+    """The official client in a process of its own. It checks the order of the events."""
 
     def __init__(self, folder, url):
         self.said = (folder / "said.txt").open("w+")
@@ -92,7 +92,7 @@ class FrontEnd:
 
 
 class Stage:
-    """The pipeline, and a gateway."""
+    """A pipeline and a gateway."""
 
     def __init__(self, pipeline, base_url):
         self.address = pipeline.address

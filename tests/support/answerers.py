@@ -35,11 +35,11 @@ from frameledger_services.settings import Settings
 preload(__name__)
 
 QUICK = {"work_lease_secs": scaled(1.0), "work_heartbeat_secs": 0.1}
-"""A short lease, so that work of dead workers is soon taken over. On a busy machine a lease may end too: such tests do
-not count attempts."""
+"""A short lease, so that work of dead workers is soon taken over. On a busy machine the lease of a live worker may
+expire too, so such tests do not count attempts."""
 
 STEADY = {"work_lease_secs": scaled(20.0), "work_heartbeat_secs": 0.1}
-"""A lease that lasts however busy the machine is: each run has one attempt."""
+"""A lease that does not expire on a busy machine: each run has one attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ class Plan:
 
 
 def answerer(settings: Settings, plan: Plan | None = None, **options: Any) -> Process:
-    """A process of `run inference` during a block, with the provider that the settings name, or with the model that
-    `make` returns for them. It reports the name of its point when it reaches it."""
+    """Returns a process of `run inference` with the provider of the settings, or with the model that `make` returns for
+    them. It reports the name of its point when it reaches it."""
     return Process(_serve, settings, plan or Plan(), options)
 
 
-class Beside:
-    """The service and its dependencies in their own event loop, in a thread of the test's process."""
+class ServiceThread:
+    """The service and its dependencies in an event loop of their own, in a thread of the test's process."""
 
     def __init__(
         self, settings: Settings, make: Callable[[Any], LLMService[Any]], needs: Any, **options: Any
@@ -72,14 +72,14 @@ class Beside:
 
     def begin(self) -> None:
         self._thread.start()
-        assert self._ready.wait(ON_SERVERS), "the service does not begin"
+        assert self._ready.wait(ON_SERVERS), "the service does not start"
 
     def end(self) -> None:
-        """Stop it and wait for its end. Raises its error, if it failed."""
+        """Stop the service and wait for its end. Raises the error if it failed."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(ON_SERVERS)
-        assert not self._thread.is_alive(), "the service does not end"
+        assert not self._thread.is_alive(), "the service does not stop"
         if self._failure is not None:
             raise self._failure
 
@@ -107,13 +107,13 @@ def answering(
     needs: AbstractAsyncContextManager[Any] | None = None,
     **options: Any,
 ):
-    """The service during the block, in a thread of the test's process. `make` receives what `needs` yields."""
-    beside = Beside(settings, make, needs or nullcontext(), **options)
-    beside.begin()
+    """Yields the service, running in a thread of the test's process. `make` receives what `needs` yields."""
+    thread = ServiceThread(settings, make, needs or nullcontext(), **options)
+    thread.begin()
     try:
-        yield beside
+        yield thread
     finally:
-        beside.end()
+        thread.end()
 
 
 def _serve(settings: Settings, plan: Plan, options: dict[str, Any], said: Any) -> None:

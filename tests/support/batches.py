@@ -35,7 +35,7 @@ LATER = (
     "rewritten",
     "second-inputs",
 )
-"""Histories that were added after pages had shown the times of the others. Add a new history here."""
+"""Histories that were added later. They come after the others, whose times pages show. Add a new history here."""
 
 PARTITIONS = 4
 
@@ -98,8 +98,8 @@ class Projecting:
 
     async def __aexit__(self, *_):
         if not self.connection.closed:
-            # So that readers trust the tables although no projector runs any more. Asynchronous like a batch: this must
-            # not cause anything to be flushed to disk.
+            # So that readers trust the tables although the projector has stopped. Asynchronous like the commit of a
+            # batch, because this must not flush anything to disk.
             async with self.connection.transaction():
                 await self.connection.execute("SET LOCAL synchronous_commit = off")
                 await self.connection.execute(
@@ -126,7 +126,7 @@ def project(address, records, *, sizes=(1, 7, 64, 3), cache_bytes=1 << 20):
 
 
 def histories_interleaved():
-    """All histories on one log, a frame of each in turn; then the later ones in the same way."""
+    """Returns all histories on one log, interleaved frame by frame, followed by the later ones in the same way."""
     log = Log()
     for some in (False, True):
         lines = [
@@ -157,7 +157,7 @@ def database_of_histories(database_server, migrated_template):
 
 
 def folded(path):
-    """The contexts of a history after 0, 1, 2 ... frames, and the steps."""
+    """Returns the contexts of a history after 0, 1, 2 ... frames, and the steps."""
     folding = Folding(Conversation.new(path.stem))
     contexts, steps = [folding.conversation().context.to_wire()], []
     for line in path.read_bytes().splitlines():
@@ -185,8 +185,8 @@ def again(record, by):
 
 
 def dump(address):
-    """Every row of the tables that are folded, without the database's clock, what depends on the cut, and how often it
-    was rebuilt."""
+    """Returns every row of the folded tables, without the database's clock, columns that depend on the batches, and the
+    number of rebuilds."""
     with psycopg.connect(address) as connection:
         return {table: rows_of(connection, table) for table in FOLDED}
 

@@ -58,12 +58,12 @@ class Brokers:
         return self
 
     def append(self, partition: int, *values: bytes | None, producer: int | None = None) -> None:
-        """One batch; of a producer's transaction if one is given. A value None stands for one compacted away."""
+        """Append a batch, in a producer's transaction if one is given. None stands for a compacted record."""
         self._logs[partition].append(values, producer)
         self.change()
 
     def end(self, partition: int, producer: int, how: int) -> None:
-        """The marker that commits or aborts a producer's transaction."""
+        """Append the marker that commits or aborts a producer's transaction."""
         self._logs[partition].mark(producer, how)
         self.change()
 
@@ -75,12 +75,12 @@ class Brokers:
         self._changed = asyncio.Event()
 
     def quiet(self) -> None:
-        """Let so much time pass without new records that every held request is answered."""
+        """Answer every held request, as after a long time without new records."""
         self._quiets += 1
         self.change()
 
     def tell(self) -> None:
-        """The client learns who leads what."""
+        """Update the client's metadata with the leaders of all partitions."""
         self.cluster.update_metadata(self._metadata())
 
     def _metadata(self) -> Any:
@@ -108,7 +108,7 @@ class Brokers:
         self.asked.append((node, asked))
         quiets = self._quiets
         found: list[Any] = []
-        # The way to the broker and back.
+        # The round trip to the broker.
         await turns(1)
         while node not in self.away:
             changed = self._changed
@@ -168,7 +168,7 @@ class Brokers:
 
 
 _COLUMNS = {4: 1, 5: 1, 11: 2}
-"""Where the offset stands in what a request says of a partition, by the request's version."""
+"""The index of the offset in a request's tuple of a partition, by the version of the request."""
 
 
 class _Log:
@@ -198,7 +198,7 @@ class _Log:
         self._add(bytearray(builder.build()), 1, _CONTROL)
 
     def read(self, offset: int, most: int, is_bounded: bool) -> bytes:
-        """Whole batches, starting with the one that has the offset. Nothing of a transaction that has not ended."""
+        """Returns whole batches, beginning with the one that has the offset, but none of open transactions."""
         stable = min(self._begun.values(), default=self.end)
         read = b""
         for last, batch in self._batches:

@@ -50,7 +50,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-"""It runs as root in containers, where a sandbox cannot be made, and asks for nothing but the page."""
+"""Options of the browser. In containers it runs as root, where no sandbox is possible; it loads only our page."""
 
 
 class NoBrowserError(Exception):
@@ -77,7 +77,7 @@ def running_or_skipped(factory: pytest.TempPathFactory, worker: str) -> Iterator
 @contextmanager
 def running(folder: Path) -> Iterator[Browser]:
     """Yields a browser. `folder` is that of the run. Raises `NoBrowserError`."""
-    # Its loop runs in this thread until the end of the block: meanwhile `asyncio.run` does not work here.
+    # Playwright's event loop runs in this thread until the end of the block, so `asyncio.run` does not work here.
     with sync_playwright() as playwright:
         browser = _launched(playwright, folder)
         try:

@@ -23,7 +23,7 @@ def call_of(context_id: str, number: int = 0) -> str:
 
 
 def asked(context_id: str, *functions: str, run_in_parallel: bool = True) -> list[Raw]:
-    """A new conversation whose model calls these functions."""
+    """Returns the frames of a new conversation whose model calls these functions."""
     run = {"run_id": derived.run_id(ContextId(context_id), Version(1)), "attempt": 1}
     calls = [
         {"tool_call_id": call_of(context_id, number), "function_name": name, "arguments": {}}
@@ -48,7 +48,7 @@ def asked(context_id: str, *functions: str, run_in_parallel: bool = True) -> lis
 
 
 def ask_for(pipeline: Pipeline, context_id: str, *functions: str, **batch: Any) -> list[str]:
-    """Publish a conversation as `asked`. Returns the ids of the calls."""
+    """Publish the conversation that `asked` returns. Returns the ids of the calls."""
     pipeline.publish(asked(context_id, *functions, **batch))
     return [call_of(context_id, number) for number in range(len(functions))]
 
@@ -109,16 +109,16 @@ def check(
             assert len(starts) <= 1, said
             assert how != "forgotten" or not done, said
         if how == "done":
-            # The effect that its result names happened, on the attempt in the tables.
+            # The effect that the result names happened, in the attempt that the tables have.
             assert result == {"attempt": attempt}, said
             assert attempt in [one for one, _ in done], said
-        # It asked for a run when it ended, unless it was interrupted.
+        # Its end requested a run, unless it was interrupted.
         runs = rows(pipeline, "SELECT status FROM runs WHERE context_id = %s", call.rpartition("-")[0])
         assert len(runs) in {None: (1, 2), True: (1,), False: (2,)}[interrupted], (said, runs)
 
 
 def log_of(pipeline: Pipeline, call: str) -> list[tuple[str, str, str | None, Any]]:
-    """Type, outcome, reason and attempt of every frame of a call."""
+    """Returns type, outcome, reason and attempt of every frame of a call."""
     found: list[tuple[str, str, str | None, Any]] = rows(
         pipeline,
         "SELECT type, outcome, reason, (payload ->> 'call_attempt')::int FROM frames "

@@ -24,7 +24,7 @@ CALL = CallAttempt("scope", "c", 1, 0, "t", "f", {}, None, 1, "w", dispatched_by
 
 
 class OneCall:
-    """Of one running call. The first read of it is `age` seconds old."""
+    """The status of one running call. The first status that is read is `age` seconds old."""
 
     def __init__(self, *, age=0.0, interrupted=None):
         self._first, self._interrupted = self._status(monotonic() - age), interrupted
@@ -51,7 +51,7 @@ class OneCall:
 
 
 class NeverFolded(OneCall):
-    """Of a call of which no frame is folded: it is dispatched until it is settled."""
+    """The status of a call without folded frames: it stays dispatched until it is settled."""
 
     async def read(self, call):
         return CallSnapshot(monotonic(), status="cancelled")
@@ -69,7 +69,7 @@ class NoHook:
 
 
 class InMemory:
-    """A publisher that keeps frames in a list, but for those that the broker refuses."""
+    """A publisher that keeps frames in a list, except those that the broker refuses."""
 
     def __init__(self, refused=lambda frame: None):
         self.frames = []
@@ -121,7 +121,7 @@ async def run_call(
     call=CALL,
     **more,
 ):
-    """Runs a call to its end. Returns the frames that it published."""
+    """Run a call to its end. Returns the frames that it published."""
     options, leased = options or Options(), leased or InMemory()
     async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
         deps = dependencies(BackgroundTasks(tasks), statuses or OneCall(), handlers, stop_secs)

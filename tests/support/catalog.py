@@ -21,7 +21,7 @@ LEFT JOIN pg_collation AS locale ON locale.oid = a.attcollation
 WHERE c.relnamespace = %(schema)s::regnamespace AND a.attnum > 0 AND NOT a.attisdropped
 """
 
-# From 18 on every NOT NULL is a constraint with a name; the columns say it already.
+# Since PostgreSQL 18, every NOT NULL is a named constraint; the columns already show it.
 CONSTRAINTS = """
 SELECT conrelid::regclass::text, conname::text, pg_get_constraintdef(oid) FROM pg_constraint
 WHERE connamespace = %(schema)s::regnamespace AND contype <> 'n' AND conrelid <> 0
@@ -50,7 +50,7 @@ WHERE table_schema = %(schema)s
 
 
 def describe(connection: psycopg.Connection, *queries: str, schema: str = "public") -> list[tuple[str, ...]]:
-    """What these queries say about the schema, in order, with the schema's name left out of definitions."""
+    """Returns the results of these queries for the schema, in order, with definitions that omit its name."""
     # Definitions name the schema unless it is on the path.
     connection.execute("SELECT set_config('search_path', %s, false)", (schema,))
     return sorted(

@@ -1,4 +1,4 @@
-"""Workers as rows of a database, and what they have claimed, for tests of the statements of `claims`."""
+"""Workers as rows of a database with their claims, for tests of the statements of `claims`."""
 
 import asyncio
 import itertools
@@ -23,8 +23,8 @@ def scene(database):
 
 
 class Worker:
-    """A worker's row, and the statements on a connection of its own. It remembers the tokens of what it claimed, and
-    names work by effects alone."""
+    """A worker's row, and its statements on a connection of its own. It remembers the tokens of its claims, so that
+    tests name work by effects alone."""
 
     def __init__(self, connection, offer):
         self.connection = connection
@@ -54,7 +54,7 @@ class Worker:
 
 @asynccontextmanager
 async def workers(address, *offered):
-    """Registered workers, each described by the differences of its registration from the default."""
+    """Yields registered workers, each given as the fields of its registration that differ from the default."""
     async with AsyncExitStack() as stack:
         made = []
         for options in offered:

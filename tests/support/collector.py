@@ -1,4 +1,4 @@
-"""A collector of traces: OTLP over HTTP, as protobuf. It keeps the spans that processes send to it."""
+"""A collector of traces that keeps the received spans: OTLP over HTTP, as protobuf."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Received:
 
     @property
     def plain(self) -> str:
-        """Its name, without the prefix that topics of a test have."""
+        """The name without the topic prefix of the test."""
         return re.sub(r" [\w-]+\.", " ", self.name)
 
 
@@ -59,11 +59,11 @@ class Collector:
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def environment(self) -> dict[str, str]:
-        """That of a process that sends its spans here, at once."""
+        """Returns the environment of a process that sends its spans here without delay."""
         return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint, "OTEL_BSP_SCHEDULE_DELAY": "20"}
 
     def until(self, told: Told) -> list[Received]:
-        """Returns all spans once they satisfy the test's condition."""
+        """Returns all spans once they satisfy this condition."""
         end = time.monotonic() + PROGRAM
         with self.changed:
             while not told(self.spans):
@@ -105,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing: a test shows what it was sent."""
+        """Log nothing."""
 
 
 def _received(asked: ExportTraceServiceRequest) -> Iterator[Received]:

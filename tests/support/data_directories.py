@@ -1,4 +1,4 @@
-"""Data directories in which an `up` seems to run."""
+"""Data directories in which an `up` appears to run."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _connections: dict[str, psycopg.Connection] = {}
 
 @pytest.fixture(scope="session")
 def migrated_template(database_server: str) -> Iterator[str]:
-    """The name of a database in the shape that this release needs, to be copied and never written to."""
+    """The name of a migrated database, which is copied and never written to."""
     # It imports Alembic and SQLAlchemy, which takes half a second, and a run of unit tests needs neither.
     from frameledger_services.store import migration
 
@@ -38,7 +38,8 @@ def database(database_server: str, migrated_template: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def shared_database(database_server: str, migrated_template: str) -> Iterator[str]:
-    """The address of a migrated database for tests that leave nothing behind: a copy takes a third of a second."""
+    """The address of a migrated database for tests that leave nothing behind, because a copy takes a third of a
+    second."""
     with made(database_server, template=migrated_template) as (_, address):
         yield address
 
@@ -60,12 +61,13 @@ def empty_database(database_server: str) -> Iterator[str]:
 
 @pytest.fixture
 def make_database(database_server: str) -> Iterator[Callable[..., str]]:
-    """Makes more databases for this test: `make_database(template=..., encoding=..., owner=...)` is an address."""
+    """Creates more databases for this test: `make_database(template=..., encoding=..., owner=...)` returns an
+    address."""
     with ExitStack() as kept:
         yield lambda **options: kept.enter_context(made(database_server, **options))[1]
 
 
-def judging_at_once(address: str) -> None:
+def without_takeover_delay(address: str) -> None:
     """Make workers that register in this database from now on count as connected for a day. Otherwise a worker waits
     for a lease before it considers others dead: a test that waits for a takeover would need short leases, which a live
     worker may lose on a busy machine."""
@@ -89,11 +91,11 @@ def made(
     server: str, template: str = "template0", encoding: str = "UTF8", owner: str | None = None
 ) -> Iterator[tuple[str, str]]:
     """Yields the name and the address of a database that exists during the block."""
-    # The process is in the name, for two runs against one server.
+    # With the process id, because two runs may use one server.
     name = f"frameledger_test_{getpid()}_{next(_numbers)}"
     options = [
         sql.SQL("TEMPLATE {}").format(sql.Identifier(template)),
-        # Copies files. The default writes each of their pages to the WAL too, in half as much time again.
+        # Copies files. The default also writes each page to the WAL, which takes half as long again.
         sql.SQL("STRATEGY FILE_COPY"),
         sql.SQL("ENCODING {}").format(encoding),
         *([sql.SQL("OWNER {}").format(sql.Identifier(owner))] if owner else []),

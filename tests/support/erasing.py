@@ -1,4 +1,4 @@
-"""The remains of erased conversations: every text of every table, and the tables as a pure fold would fill them."""
+"""Finds remains of erased conversations, and compares the tables with a pure fold."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ NO_TEXT = ("int", "bool", "timestamp", "double", "uuid")
 
 
 def found_in_tables(connection: psycopg.Connection, words: str) -> list[str]:
-    """The columns of all tables in which these words are: as text, in JSON, or in bytes."""
+    """Returns the columns of all tables that contain these words: as text, in JSON, or in bytes."""
     found = []
     for table in metadata.tables.values():
         columns = connection.execute(
@@ -40,7 +40,7 @@ def found_in_tables(connection: psycopg.Connection, words: str) -> list[str]:
 
 
 def found_in_statistics(connection: psycopg.Connection, words: str) -> list[str]:
-    """The columns of all tables for which PostgreSQL's statistics contain these words, as text or in bytes."""
+    """Returns the columns for which PostgreSQL's statistics contain these words, as text or in bytes."""
     rows = connection.execute(
         """
         SELECT tablename || '.' || attname
@@ -54,7 +54,7 @@ def found_in_statistics(connection: psycopg.Connection, words: str) -> list[str]
 
 
 def dump(address: str) -> dict[str, list[str]]:
-    """Every row of the tables that are folded, and of the receipts, without the clock and the user of the database."""
+    """Returns every row of the folded tables and of the receipts, without the database's clock and user."""
     with psycopg.connect(address) as connection:
         tables = {table: rows_of(connection, table) for table in FOLDED}
         receipts = [json.loads(row) for row in rows_of(connection, "erasures")]
@@ -64,7 +64,7 @@ def dump(address: str) -> dict[str, list[str]]:
 
 
 def folded(records: list[Record]) -> dict[str, dict[str, Any]]:
-    """What a pure fold makes of each conversation of a log: version, chain, context and receipts."""
+    """Returns the version, chain, context and receipts of each conversation of a log, by a pure fold."""
     conversations: dict[str, tuple[Folding, dict[str, Any]]] = {}
     for record in records:
         try:

@@ -23,18 +23,18 @@ LATER = {
     "storage": 56,
     "no offset": 78,
 }
-"""Errors after which a partition is asked for again."""
+"""Errors after which a partition is fetched again."""
 
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries happen soon, and a process that is not run for a moment was not frozen."""
+    """Short retries, and a limit that does not take a briefly suspended process for a frozen one."""
     monkeypatch.setattr(leaders, "AGAIN_SECONDS", 0.02)
     monkeypatch.setattr(feed, "FROZEN_SECONDS", IN_PROCESS)
 
 
 class Taking:
-    """Takes answers at once or, while `halted`, only when `go_on` is called."""
+    """Accepts answers at once or, while `halted`, only when `go_on` is called."""
 
     def __init__(self, feed: Any) -> None:
         self.feed = feed
@@ -60,7 +60,7 @@ class Taking:
         self._may.release()
 
     async def revalidate(self, offsets: Any) -> None:
-        """Nothing was lost, as far as we know: it is read on."""
+        """Assume that nothing was lost, and continue to read."""
         self.revalidated.append(offsets)
         for partition, offset in offsets.items():
             self.feed.follow(partition, offset)
@@ -76,7 +76,7 @@ class Taking:
 
 @asynccontextmanager
 async def reading(brokers: Any, **offsets: int) -> AsyncIterator[tuple[Feed, Taking, asyncio.Task[None]]]:
-    """A feed that reads, beside it what it brings, and its task. `p3=7` follows partition 3 from 7 on."""
+    """Yields a running feed, the records that it returns, and its task. `p3=7` follows partition 3 from offset 7 on."""
     feed = Feed(brokers, TOPIC)
     taking = Taking(feed)
     for name, offset in offsets.items():
@@ -92,7 +92,7 @@ def of(found: list[tuple[int, bytes | None]], partition: int) -> list[bytes | No
 
 
 def one_error(run: Callable[[], Coroutine[Any, Any, object]]) -> BaseException:
-    """The only error that it ends with."""
+    """Returns the only error with which the feed ends."""
     with pytest.raises(BaseExceptionGroup) as raised:
         asyncio.run(run())
     error: BaseException = raised.value

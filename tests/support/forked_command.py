@@ -27,12 +27,12 @@ STANDARD_STREAMS = ("stdin", "stdout", "stderr")
 
 
 class Command(Process):
-    """`frameledger` with these words, in this environment."""
+    """Run `frameledger` with these arguments, in this environment."""
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
         super().__init__(_run, tuple(words), dict(environment))
         self.errors: IO[bytes] = os.fdopen(os.dup(self._heard.fileno()), "rb")
-        """What it writes to standard error."""
+        """Returns what the command writes to standard error."""
 
     def kill(self) -> None:
         super().kill()
@@ -40,7 +40,7 @@ class Command(Process):
 
 
 class CommandInTerminal(Process):
-    """`frameledger` in a terminal, whose Ctrl-C is its own."""
+    """`frameledger` in a terminal of its own, from which it receives Ctrl-C."""
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str], terminal: str) -> None:
         """`terminal` is the path of the terminal's device."""

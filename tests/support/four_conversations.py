@@ -1,4 +1,4 @@
-"""The database that `infra/queries.md` is about, for its test and for whoever wants to try the page.
+"""The database of the examples in `infra/queries.md`, for its test and for readers who try the page.
 
     python tests/support/four_conversations.py
 
@@ -77,8 +77,8 @@ def fill(address):
 
 
 def add_with_causes(log, name, lines):
-    """Add a history, in which what names a run or a call has the cause that a service names: what opened the run, and
-    what the call had come to."""
+    """Add a history whose frames of runs and calls have the causes that services give them: the frame that opened the
+    run, and the latest frame of the call."""
     came_to: dict[str | None, str] = {}
     folding = Folding(Conversation.new(name))
     for line in lines:

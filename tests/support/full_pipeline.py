@@ -26,35 +26,35 @@ from frameledger_services.settings import PREFIX, Settings
 
 
 class Service:
-    """A service in its own process. It is killed at the end, because calls of the demo take longer than a test."""
+    """A service in a process of its own, which is killed at the end because calls of the demo outlast a test."""
 
     def __init__(self, environment: Mapping[str, str], *words: str) -> None:
         self._words, self._environment = words, environment
         self.begin()
 
     def begin(self) -> None:
-        """Start it, also again after a kill."""
+        """Start the process, also after a kill."""
         self._process = Command(self._words, self._environment)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self._process.kill()
 
 
 @dataclass(frozen=True)
 class FullPipeline:
-    """The running pipeline, as tests use it."""
+    """The running pipeline."""
 
     settings: Settings
     environment: dict[str, str]
-    """That of commands."""
+    """The environment of commands."""
 
     script: Path
     inference: Service
 
     @property
     def address(self) -> str:
-        """The database's."""
+        """The address of the database."""
         assert self.settings.database_url is not None
         return self.settings.database_url.get_secret_value()
 
@@ -64,7 +64,7 @@ class FullPipeline:
             return connection.execute(query.encode(), parameters).fetchall()
 
     def until(self, query: str, *parameters: Any) -> None:
-        """Returns once the one value of this query is true."""
+        """Wait until the only value of this query is true."""
         end = time.monotonic() + PROGRAM
         with psycopg.connect(self.address, autocommit=True) as connection:
             while not connection.execute(query.encode(), parameters).fetchall()[0][0]:
@@ -88,8 +88,8 @@ def made(
     *options: str,
     **also: Any,
 ) -> Iterator[FullPipeline]:
-    """Yields such a pipeline once both services are alive. `options` are those of the inference service, `also` are
-    settings of both."""
+    """Yields a pipeline once both services are alive. `options` are command-line options of the inference service,
+    `also` are settings of both services."""
     path = folder / "script.json"
     path.write_text(json.dumps(script))
     with databases.made(database_server, template=template) as (_, address):

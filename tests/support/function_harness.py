@@ -20,7 +20,7 @@ import pytest
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS, scaled
 from tests.support import databases
-from tests.support.causes import without_origin
+from tests.support.causation import without_origin
 from tests.support.killable import projector
 from tests.support.pipeline import made
 from tests.support.polling import NOTIFICATION_SECONDS
@@ -44,8 +44,8 @@ QUICK = {
     "work_drain_secs": scaled(5.0),
     "work_grace_secs": scaled(5.0),
 }
-"""A worker soon learns what it has to stop, and a busy machine does not end its lease: on a stage nobody waits for the
-lease of a dead worker (`databases.judging_at_once`)."""
+"""A short heartbeat, so that a worker soon learns what it has to stop, and a lease that does not expire on a busy
+machine. These tests need not wait for the lease of a dead worker (`databases.without_takeover_delay`)."""
 
 CONNECTIONS_LEFT_OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """aiokafka leaves a transport open when connecting is cancelled, and services stop here as soon as they have begun."""
@@ -61,7 +61,7 @@ def stage(kafka, database_server, template):
     with databases.made(database_server, template=template) as (_, address):
         pipeline = made(kafka.bootstrap_servers, SecretStr(address), None)
         with projector(pipeline.settings):
-            databases.judging_at_once(address)
+            databases.without_takeover_delay(address)
             yield pipeline.settings.model_copy(update=QUICK)
             with psycopg.connect(address) as connection:
                 assert without_origin(connection) == []
@@ -71,7 +71,7 @@ def stage(kafka, database_server, template):
 
 @pytest.fixture(scope="module", name="settings")
 def stage_settings(kafka, database_server, migrated_template):
-    """Settings of a stage that the tests of a module share. No timekeeper runs there."""
+    """Settings of a pipeline without a timekeeper, which the tests of a module share."""
     with stage(kafka, database_server, migrated_template) as settings:
         yield settings
 
@@ -101,7 +101,7 @@ class Conversation:
         await self._client.publish(self.context_id, *frames, wait=True)
 
     async def ask(self) -> str:
-        """Publish a message of the user. Returns the run that it asks for."""
+        """Publish a message of the user. Returns the run that it requests."""
         said = LLMMessagesAppendFrame(messages=({"role": "user", "content": "Please."},), run_llm=True)
         await self.publish(said)
         return (await self.open_runs())[-1]
@@ -178,7 +178,7 @@ class Conversation:
         return await until(self._address, answer, self.log)
 
     async def until_claims_finished(self, *, at_least: int = 0) -> None:
-        """Wait until so many calls were claimed and there is no open work for this conversation."""
+        """Wait until this many calls were claimed and the conversation has no open work."""
 
         async def finished():
             [(claimed, finished)] = await self.rows(
@@ -207,7 +207,7 @@ class Conversation:
 
 
 async def until(address: str, answer: Any, otherwise: Any = None) -> Any:
-    """Ask again whenever a projector has stored something, until the answer is not None."""
+    """Repeat a query whenever a projector has stored a batch, until the result is not None."""
     try:
         async with (
             asyncio.timeout(ON_SERVERS),
@@ -223,7 +223,7 @@ async def until(address: str, answer: Any, otherwise: Any = None) -> Any:
 
 
 def play(settings, registries, scenario, *, all_services=False, **options):
-    """A scenario with a service, or several, and a conversation."""
+    """Run a scenario with a conversation and one or several services."""
     several = registries if isinstance(registries, list) else [registries]
 
     async def run():
@@ -258,9 +258,9 @@ async def talking(settings: Settings, context_id: str | None = None) -> AsyncIte
 
 
 def until_begun(attempt: Callable[[float], bool]) -> None:
-    """Play `attempt` with longer and longer deadlines in seconds until it returns that its call began before it. A
-    deadline counts from the dispatch, so on a busy machine a short one may pass before the call begins, while a long
-    one makes the test slow everywhere."""
+    """Call `attempt` with increasing deadlines in seconds until it returns that its call began in time. A deadline
+    counts from the dispatch, so on a busy machine a short one may pass before the call begins, while a long one would
+    make the test slow everywhere."""
     assert any(attempt(scaled(seconds)) for seconds in (1.0, 5.0, 25.0)), "no call began before its deadline"
 
 

@@ -89,22 +89,22 @@ def with_app(
 
 @dataclass(slots=True)
 class Gateway:
-    """`frameledger run gateway` in a process."""
+    """A process of `frameledger run gateway`."""
 
     process: Command
     address: str
     log: IO[bytes]
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Yields what it logs from here on, until it has ended."""
+        """Yields the log lines from now on until the process ends."""
         for line in self.log:
             yield json.loads(line)
 
 
 @contextmanager
 def running(settings: Settings, *, is_heard: bool = True, **also: str) -> Iterator[Gateway]:
-    """Runs the service during the block, then kills it. `also` are settings for it alone. Its log is discarded unless
-    `is_heard`: if nobody read the log of a busy gateway, its pipe would fill up and it would stop."""
+    """Run the service during the block, then kill it. `also` are settings for it alone. Its log is discarded unless
+    `is_heard`, because a busy gateway would block once the pipe of an unread log is full."""
     given = {
         name: str(getattr(value, "get_secret_value", lambda value=value: value)())
         for name in settings.model_fields_set

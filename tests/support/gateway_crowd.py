@@ -34,7 +34,7 @@ class Writers:
             one.start()
 
     def until_answered(self, batches: int) -> None:
-        """Wait until so many of their batches are answered. Raises the error of a writer that failed."""
+        """Wait until this many batches are answered. Raises the error of a writer that failed."""
         with self._progress:
             seen = self._answered
             while self._answered < batches:
@@ -46,7 +46,7 @@ class Writers:
 
     @property
     def lost(self) -> int:
-        """Answers that they did not get."""
+        """Number of requests without an answer."""
         return sum(one.lost for one in self.all)
 
     @property
@@ -73,10 +73,10 @@ class Writer(threading.Thread):
         """Frames."""
 
         self.answered = 0
-        """Batches of them."""
+        """Number of batches."""
 
         self.lost = 0
-        """Answers that it did not get."""
+        """Number of requests without an answer."""
 
         self.failure: BaseException | None = None
         self._port = port
@@ -117,7 +117,7 @@ class Writer(threading.Thread):
         return {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": words}]}
 
     def _hang_up_on(self, request: httpx.Request) -> None:
-        """Send some of a request, or all of it, and wait for no answer."""
+        """Send a request, or only its beginning, without waiting for the answer."""
         head = b"".join(b"%s: %s\r\n" % pair for pair in request.headers.raw)
         whole = b"POST %s HTTP/1.1\r\n%s\r\n%s" % (request.url.raw_path, head, request.read())
         self.lost += 1
@@ -157,7 +157,7 @@ class Talker(threading.Thread):
         """Frames."""
 
         self.seen: list[tuple[int, str]] = []
-        """The version of each, and its words, as it was followed."""
+        """The version and the text of each frame, as received by the stream."""
 
         self.failure: BaseException | None = None
         self._port = port
@@ -217,7 +217,7 @@ class Audience(threading.Thread):
             self.failure = error
 
     def until_connected(self, times: int) -> None:
-        """Wait until each of them has been connected so many times."""
+        """Wait until each stream has connected this many times."""
         until = time.monotonic() + ON_SERVERS
         while any(browser.connections < times for _, browser in self.browsers):
             if self.failure is not None:
@@ -250,7 +250,7 @@ class Audience(threading.Thread):
 
 
 def kept(browser: Browser) -> list[int]:
-    """The versions that a client has at the end: a reset makes it forget those before."""
+    """Returns the versions that a client has at the end. A reset discards the earlier ones."""
     names = [event.name for event in browser.events]
     begin = len(names) - names[::-1].index("reset") if "reset" in names else 0
     return [event.data["version"] for event in browser.events[begin:] if event.name == "frame"]
@@ -259,8 +259,8 @@ def kept(browser: Browser) -> list[int]:
 def check(
     address: str, writers: Writers, audience: Audience | None = None, talkers: Sequence[Talker] = ()
 ) -> None:
-    """Everything that each of them published is stored once and in order, and each follower saw every version once and
-    in order."""
+    """Assert that everything that was published is stored once and in order, and that each stream delivered every
+    version once and in order."""
     for talker in talkers:
         talker.join(ON_SERVERS)
         if talker.failure is not None:

@@ -1,4 +1,5 @@
-"""The gateway's guard, without servers: tokens, sessions, limits and headers, before an app that answers everything."""
+"""The gateway's middleware without servers: tokens, sessions, limits and headers, before an app that answers every
+request."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from aiokafka.structs import TopicPartition
 NOWHERE = "127.0.0.1:1"
 TALK = "talk"
 
-# How many producers this process has made: aiokafka counts them itself, whoever makes them.
+# The number of producers in this process, ours and others, which aiokafka counts.
 COUNTED = "aiokafka.producer.producer.AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE"
 
 
@@ -46,7 +46,7 @@ class BadName(str):
 
 
 def things() -> dict[str, Any]:
-    """Everything that a process has once, by its name."""
+    """Returns the state that a process has only once, by name."""
     found: dict[str, Any] = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "aiokafka":
@@ -100,7 +100,7 @@ def _attributes(owner: str, attributes: Mapping[str, Any], found: dict[str, Any]
 
 
 def differences(before: dict[str, Any]) -> list[str]:
-    """The names whose object changed, was added or was removed."""
+    """Returns the names whose object changed, was added or was removed."""
     now = things()
     return sorted(
         name
@@ -127,8 +127,8 @@ class Lines(logging.Handler):
 
 
 async def behaviour(servers: str, topic: str, lines: Lines) -> dict[str, Any]:
-    """How plain clients of this process behave: what they log of a broker that is away, each time, and what they read
-    of a topic in which a name is no UTF-8, which they refuse."""
+    """Returns how plain clients of this process behave: what they log about an unreachable broker, each time, and what
+    they read from a topic with a header name that is not UTF-8, which they refuse."""
     lines.said.clear()
     for _ in range(2):
         away = aiokafka.AIOKafkaProducer(bootstrap_servers=NOWHERE)
@@ -151,7 +151,7 @@ async def behaviour(servers: str, topic: str, lines: Lines) -> dict[str, Any]:
 
 
 async def fill(servers: str, topic: str) -> None:
-    """Records as a plain producer writes them, and behind them a batch with a name that is no UTF-8."""
+    """Publish records with a plain producer, then a batch with a header name that is not UTF-8."""
     async with _started(aiokafka.AIOKafkaProducer(bootstrap_servers=servers)) as producer:
         for number in range(3):
             await producer.send_and_wait(topic, b"%d" % number, partition=0)
@@ -173,7 +173,7 @@ async def _started(client: Any) -> AsyncIterator[Any]:
 
 
 async def ours(while_they_run: Any) -> list[dict[str, Any]]:
-    """A conversation with a model that calls a function, all of it in this process; its messages."""
+    """Run a conversation with a model that calls a function, all in this process. Returns its messages."""
     from frameledger.frames import LLMMessagesAppendFrame
     from frameledger_services.client import Client
     from frameledger_services.functions import FunctionRegistry, FunctionService

@@ -31,27 +31,27 @@ OPTIONS = "JDK_JAVA_OPTIONS"
 """The variable with options for every Java that this process or its children start."""
 
 ROUNDS, RECORDS = 10, 20
-"""How much the broker is used from which the file is created."""
+"""The use of the broker before it writes the file: the number of rounds, and of records in each."""
 
 KEPT = 2
-"""The number of files for other Javas and other jars that are kept, for branches."""
+"""The number of files that are kept, because other branches may have another Java or other jars."""
 
 
 def use(config: pytest.Config) -> None:
-    """Let every broker of this run use the file, from the moment when it is there."""
+    """Let every broker of this run use the file once it exists."""
     if file := _place(config):
-        # A Java that cannot use it would say so in three lines of the broker's log.
+        # A Java that cannot use the file would log three lines about it.
         os.environ.setdefault(OPTIONS, f"-XX:AOTCache={file} -Xlog:disable")
 
 
 @contextmanager
 def made(config: pytest.Config) -> Iterator[None]:
-    """Make the file meanwhile, if it is not there; it is when the block has ended, or is being made by another."""
+    """Create the file during the block if it does not exist and no other process creates it."""
     file = _place(config)
     if file is None or file.exists():
         yield
         return
-    # What its clients say while topics are being made is for whoever looks why there is no file.
+    # What clients log while topics are created helps to find out why there is no file.
     with file.with_suffix(".log").open("wb") as log:
         making = subprocess.Popen(
             [sys.executable, "-m", __name__, str(file)], cwd=config.rootpath, stdout=log, stderr=log
@@ -63,12 +63,12 @@ def made(config: pytest.Config) -> Iterator[None]:
 
 
 def _place(config: pytest.Config) -> Path | None:
-    """A file for the packaged Java, these jars and these options; None where there is no such Java, for an older one
-    does not know the option, or where pytest keeps nothing."""
+    """Returns the path of the file for the packaged Java, these jars and these options. None without the packaged Java,
+    because an older one does not know the option, and without pytest's cache."""
     packaged = java._packaged_java()
     if packaged is None or not packaged.exists() or not hasattr(config, "cache"):
         return None
-    # Not where this Java lies: the environments of the bridges have the same one, and use the same file.
+    # Without the path of this Java: the environments of the bridges have the same Java, and use the same file.
     release = (packaged.parents[1] / "release").read_text(encoding="utf-8")
     jars = java.default_cache() / f"kafka-{read_lock().kafka}"
     made_of = f"{release} {jars} {kafka.JVM_OPTIONS} {Path(__file__).read_text()}"
@@ -76,13 +76,13 @@ def _place(config: pytest.Config) -> Path | None:
 
 
 def _make(file: Path) -> None:
-    """Run a broker that writes the file when it ends."""
+    """Run a broker that writes the file when it stops."""
     unfinished = file.with_suffix(".unfinished")
     with TemporaryDirectory() as folder:
-        # Before the command is made: with the product's own archive, which an earlier `up` may have left, Java ends.
+        # Before the command is built: with the product's own archive, which an earlier `up` may have left, Java fails.
         os.environ[OPTIONS] = f"-XX:AOTCacheOutput={unfinished} -Xlog:disable"
         server = kafka.prepare(Path(folder), ports.choose(0), software=java.packaged())
-        # It writes once it has stopped.
+        # It writes the file once it has stopped.
         with running(replace(server.program, stop_within=PROGRAM)):
             asyncio.run(_used(server.bootstrap_servers))
     unfinished.rename(file)
@@ -91,8 +91,8 @@ def _make(file: Path) -> None:
 
 
 async def _used(bootstrap_servers: str) -> None:
-    """Make topics, and write and read as the services do: in transactions, and in groups."""
-    # Every process of a run imports this file, and one of them, once in a checkout, needs these.
+    """Create topics, and write and read as the services do: in transactions, and in groups."""
+    # Imported here because every process of a run imports this module, and only one process per checkout needs them.
     from frameledger_services.event_log import broker
     from frameledger_services.event_log.topics import TopicNames, topic_specs
     from frameledger_services.settings import Settings
@@ -127,7 +127,7 @@ async def _written_and_read(bootstrap_servers: str, topic: str) -> None:
 
 
 def main(file: Path) -> None:
-    """Make the file, unless another process does."""
+    """Create the file, unless another process does."""
     with file.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Rounds of kills: a projector dies at one point after another, and each successor finishes what it left."""
+"""Kills a projector at one point after another; each successor finishes its work."""
 
 from __future__ import annotations
 

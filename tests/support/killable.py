@@ -74,10 +74,10 @@ class Plan:
     """Folding a frame with this text kills the process, like a bug of ours or of a library."""
 
     hanging: bool = False
-    """Folding a frame with that text never ends instead, with a watchdog of a fraction of a second."""
+    """Folding a frame with this text never ends, with a watchdog of a fraction of a second."""
 
     decoding: bool = False
-    """Decoding a record with that text kills the process instead of folding it."""
+    """Decoding a record with this text kills the process."""
 
     small: int | None = None
     """The maximum number of records of a batch that is written in one statement, if not the default."""
@@ -93,7 +93,7 @@ class Plan:
 
 
 class Projector(Process):
-    """A projector's process, as the test controls it. It reports the name of each point that it reaches."""
+    """A projector's process. It reports the name of each point that it reaches."""
 
     def __init__(self, settings: Settings, plan: Plan) -> None:
         self._armed = CONTEXT.Event()
@@ -105,21 +105,21 @@ class Projector(Process):
         self._armed.set()
 
     def points(self) -> list[str]:
-        """All points that it has reported so far, each once."""
+        """Returns the points that it has reported so far, each once."""
         found: dict[str, None] = {}
         while self._heard.poll(0):
             found[self._heard.recv()] = None
         return list(found)
 
     def stop(self) -> int:
-        # Earlier the signal would end it, as it would any process.
+        # Before it has installed its handler, the signal would kill it.
         while self.is_alive() and not self._may_be_stopped.wait(POLL_SECONDS):
             pass
         return super().stop()
 
 
 def projector(settings: Settings, plan: Plan | None = None) -> Projector:
-    """A projector's process during a block."""
+    """Returns a projector's process, to be used as a context manager."""
     return Projector(settings, plan or Plan())
 
 
@@ -196,7 +196,7 @@ def _wrap(points: _Points, plan: Plan) -> None:
 
 
 def _wrap_statements(points: _Points) -> None:
-    """Each statement and COPY is a point."""
+    """Makes each statement and COPY a point."""
 
     class Cursor(AsyncCursor[Any]):
         async def execute(self, query: Any, *args: Any, **options: Any) -> Any:
@@ -224,7 +224,7 @@ def _wrap_statements(points: _Points) -> None:
             self.sent = True
 
         def _execute_gen(self, query: Any, *args: Any, **options: Any) -> Any:
-            """What psycopg's generator waits for, told here, and what came of that, told to it."""
+            """Reports what psycopg's generator waits for, and passes the result on to it."""
             waiting = super()._execute_gen(query, *args, **options)
             came = None
             while True:
@@ -250,7 +250,7 @@ def _wrap_statements(points: _Points) -> None:
 
 
 def _wrap_broker(points: _Points, plan: Plan) -> None:
-    """Each record that is sent is a point. Silences are noticed after the times of the plan."""
+    """Makes each sent record a point, and sets the timeouts of the plan."""
     sent = AIOKafkaProducer.send
 
     async def send(self: Any, topic: str, *args: Any, **options: Any) -> Any:
@@ -268,7 +268,7 @@ def _wrap_broker(points: _Points, plan: Plan) -> None:
 
 
 def _wrap_fold(plan: Plan) -> None:
-    """Folding or decoding a frame with the plan's text kills the process, or does not end."""
+    """Makes folding or decoding a frame with the plan's text kill the process, or never end."""
     if plan.deadly is None:
         return
     deadly = plan.deadly
@@ -291,7 +291,7 @@ def _wrap_fold(plan: Plan) -> None:
 
 
 class _Log:
-    """The log of a projector, of which one event is told, once."""
+    """The log of a projector; reports the first occurrence of one event."""
 
     def __init__(self, event: str, say: Callable[[str], None]) -> None:
         self._event: str | None = event
@@ -309,7 +309,7 @@ class _Log:
 
 
 def _named(statement: Any, connection: Any) -> str:
-    """What a statement does, and to what: all updates of one table are alike."""
+    """Returns the kind of a statement and its table: all updates of one table are one point."""
     text = re.sub(r"\s+", " ", statement if isinstance(statement, str) else statement.as_string(connection))
     words = text.strip().replace('"', "").split(" ")
     return " ".join(words[:3] if words[0] == "DELETE" else words[:2]) + (
@@ -330,6 +330,6 @@ STEPS = (
     "before announcing",
     "announced",
 )
-"""Those of a batch that is written statement by statement."""
+"""Returns the points of a batch that is written statement by statement."""
 
 OWNER = "SELECT owner_pid FROM projections WHERE epoch > 0 LIMIT 1"

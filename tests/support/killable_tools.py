@@ -36,14 +36,14 @@ from frameledger_services.work import effect_consumer, session
 preload(__name__)
 
 DOOMED = {"work_lease_secs": scaled(2.5), "work_heartbeat_secs": 0.1}
-"""For processes that die: their work is taken over soon, but not before they reach the point at which they die."""
+"""For processes that die: the lease is short, but long enough to reach the point at which they die."""
 
 HEIRS = DOOMED | {"work_drain_secs": scaled(5.0)}
-"""For processes that live, in tests where they may lose their work on a busy machine."""
+"""For processes that survive, in tests where they may lose their work on a busy machine."""
 
 LASTING = HEIRS | {"work_lease_secs": scaled(20.0)}
-"""For processes that live and keep their work on a busy machine. They soon consider others dead if
-`databases.judging_at_once` says so."""
+"""For processes that survive and keep their work on a busy machine. With `databases.without_takeover_delay` they soon
+consider others dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Plan:
 
 
 class Effects:
-    """What the tools did, by call: the attempt and the idempotency key of each effect."""
+    """The effects of the tools by call: the attempt and the idempotency key of each."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -99,8 +99,7 @@ class Effects:
 
 
 class Tools(Process):
-    """The process, seen from the test. It says `alive`, `stopped` by a handler, and the name of its point when it is
-    there."""
+    """The process. It sends `alive`, `stopped` by a handler, and the name of its point when it reaches it."""
 
     def __init__(
         self, settings: Settings, tools: Mapping[str, bool], effects: Path, service: str, plan: Plan
@@ -109,18 +108,18 @@ class Tools(Process):
         super().__init__(_serve, settings, dict(tools), effects, service, plan, self._released)
 
     def alive(self) -> None:
-        """Wait until it has been given partitions."""
+        """Wait until the group has assigned partitions to it."""
         assert self.hear() == "alive"
 
     def release(self) -> None:
-        """Let handlers return, now and later."""
+        """Let all handlers return, including later ones."""
         self._released.set()
 
 
 def tools(
     settings: Settings, names: Mapping[str, bool], effects: Path, service: str, plan: Plan | None = None
 ) -> Tools:
-    """A process that serves functions of these names, each safe to retry or not, for as long as a block lasts."""
+    """Returns a process that serves functions of these names, each safe to retry or not."""
     return Tools(settings, names, effects, service, plan or Plan())
 
 
@@ -179,8 +178,8 @@ async def _tell_alive(functions: FunctionService, said: Any) -> None:
 
 
 def _reaching(plan: Plan, say: Callable[[str], None]) -> Callable[[str], None]:
-    """Until it comes to its point, a worker claims only what it reads from the topic. On a busy machine an effect may
-    take seconds to arrive: its call would be claimed as unclaimed work, and have begun when that point is reached."""
+    """Let a worker claim only what it reads from the topic until it reaches its point. On a busy machine an effect may
+    take seconds to arrive: its call would be claimed as unclaimed work, and would run before the point is reached."""
     reach = reaching(plan.point, plan.signal, say)
     if plan.point is None:
         return reach

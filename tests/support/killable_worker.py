@@ -27,13 +27,13 @@ def killable(
     *,
     holds: bool = False,
 ) -> Process:
-    """A worker that sends itself a signal when it first comes to `point`. With `holds`, jobs end when the test lets
-    them. Reports of its jobs arrive in order."""
+    """Returns a worker that sends itself a signal when it first reaches `point`. With `holds`, jobs run until the test
+    ends them. Reports of its jobs arrive in order."""
     return Process(_work, settings, point, number, holds)
 
 
 def quick_to_notice(*args: Any, **options: Any) -> Any:
-    """A consumer whose group notices soon that it is dead."""
+    """Returns a consumer with a short session timeout, so that its group soon notices its death."""
     return consumer(
         *args, **{"session_timeout_ms": int(scaled(1_000)), "heartbeat_interval_ms": 100} | options
     )

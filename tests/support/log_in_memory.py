@@ -1,4 +1,4 @@
-"""A log in memory, with what the projector needs of Kafka: a membership in the group, and a feed."""
+"""A log in memory with the parts of Kafka that the projector needs: membership of a group, and a feed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Followed:
 
 
 class Feed:
-    """Answers with everything that the log has of the followed partitions. tests/contracts/test_logs.py verifies that
+    """A feed that returns everything in the log of the followed partitions. tests/contracts/test_logs.py verifies that
     it behaves like `event_log.feed`.
     """
 
@@ -54,17 +54,17 @@ class Feed:
         return self._followed.get(followed.partition) is followed
 
     async def topic(self, partition: int) -> TopicDescription:
-        """What the topic is now: always the one."""
+        """Returns the description of the topic, which never changes."""
         name = self._records[0].topic if self._records else "none"
         return TopicDescription(name, max(partition, *(one.partition for one in self._records)) + 1, 1, None)
 
     def answer(self) -> list[FetchedPartition]:
-        """What a broker would answer now."""
+        """Returns what a broker would answer now."""
         return [FetchedPartition(self, followed, self._records) for followed in self._followed.values()]
 
 
 class FetchedPartition:
-    """What an answer has of one partition."""
+    """The records of one partition in an answer."""
 
     def __init__(self, feed: Feed, followed: Followed, records: Sequence[Record]) -> None:
         self.partition = followed.partition

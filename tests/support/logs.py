@@ -1,4 +1,4 @@
-"""Topics for tests: each test gets its own, by a prefix that nobody else has."""
+"""Topics for tests: each test has its own, by a unique prefix."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -24,7 +24,7 @@ PARTITIONS = 4
 
 @pytest.fixture
 def log_settings(kafka: Broker) -> Settings:
-    """Settings for the broker under test, with a prefix of this test's own. No topic is there yet."""
+    """Settings for the broker under test, with a unique topic prefix. No topic exists yet."""
     return Settings(
         kafka_bootstrap_servers=kafka.bootstrap_servers,
         topic_prefix=topic_prefix(),
@@ -34,7 +34,7 @@ def log_settings(kafka: Broker) -> Settings:
 
 @pytest.fixture
 def log(log_settings: Settings) -> Settings:
-    """The same, with all topics made."""
+    """The same settings, once all topics are created."""
     asyncio.run(make(log_settings))
     return log_settings
 
@@ -44,14 +44,14 @@ def frames_topic(settings: Settings) -> str:
 
 
 async def make(settings: Settings) -> None:
-    """Make all topics."""
+    """Create all topics."""
     async with broker.connect(settings) as connection:
         await connection.create_missing(topic_specs(settings))
 
 
 @asynccontextmanager
 async def reading(settings: Settings, topic: str, **options: Any) -> AsyncIterator[Any]:
-    """A started consumer at the beginning of all partitions of a topic."""
+    """Yields a started consumer at the beginning of all partitions of a topic."""
     reader = consumer(settings, **options)
     await reader.start()
     try:
@@ -67,7 +67,7 @@ async def reading(settings: Settings, topic: str, **options: Any) -> AsyncIterat
 
 
 async def read(reader: Any, how_many: int, *, within: float = ON_SERVERS) -> list[Record]:
-    """The next so many records: of one partition in order."""
+    """Returns this many records. Those of one partition are in order."""
     records: list[Record] = []
     async with asyncio.timeout(within):
         while len(records) < how_many:
@@ -77,7 +77,7 @@ async def read(reader: Any, how_many: int, *, within: float = ON_SERVERS) -> lis
 
 
 class BadName(str):
-    """The name of a header whose bytes are no UTF-8."""
+    """A header name that is not UTF-8."""
 
     def encode(self, *_: object) -> bytes:
         return b"\xff\xfe"
@@ -86,7 +86,7 @@ class BadName(str):
 async def send_raw(
     settings: Settings, topic: str, partition: int, records: Sequence[tuple[bytes, bytes, list[Any]]]
 ) -> None:
-    """Put records into a partition as one batch, without the checks of a producer."""
+    """Append records to a partition as one batch, without the checks of a producer."""
     builder = _DefaultRecordBatchBuilderPy(2, 0, False, -1, -1, -1, 1 << 20)
     for number, (key, value, headers) in enumerate(records):
         builder.append(number, 0, key, value, headers)
@@ -101,7 +101,7 @@ async def send_raw(
             topics=[(topic, [(partition, bytes(builder.build()))])],
             transactional_id=None,
         )
-        # 6: the broker is not the leader yet.
+        # Error 6: the broker is not the leader yet.
         while code := (await producer.client.send(leader, request)).topics[0][1][0][1]:
             assert code == 6
     finally:

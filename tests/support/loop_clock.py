@@ -4,7 +4,7 @@ import asyncio
 
 
 class LoopClock:
-    """Takes over the clock of the running event loop, which stands still from then on unless `seconds` is increased."""
+    """Replaces the clock of the running event loop. It advances only when `seconds` is increased."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -1,8 +1,8 @@
-"""Conversations by the million, as rows: made by COPY, without a projector, for how much queries read, and how long.
+"""Fills tables with millions of conversations by COPY, without a projector, to measure queries.
 
-A conversation has ten turns of ten frames each; its first frame brings a system prompt and settings. The conversations
-begin one after another over thirty days, so the rows lie on disk about in the order of their times, as those of a
-projector do.
+A conversation has ten turns of ten frames each; its first frame sets a system prompt and settings. The conversations
+begin one after another over thirty days, so the rows are on disk roughly in the order of their times, like those that
+a projector writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from frameledger_services.store.valid_to import FOR_EVER
 
 DAYS = 30
 FIRST = datetime(2026, 2, 17, tzinfo=UTC)
-"""The fourth of March, of which `infra/queries.md` asks, is in the middle."""
+"""The thirty days have March 4, the day of the queries in `infra/queries.md`, in the middle."""
 
 TURNS, FRAMES = 10, 10
 """Of a conversation, and of a turn."""
@@ -56,12 +56,12 @@ ROWS_AT_ONCE = 2_000
 
 
 def context_id(number: int) -> str:
-    """The conversation with this number, from 0."""
+    """Returns the id of the conversation with this number, from 0."""
     return f"b7e1d2c4-0000-4000-8000-{number:012d}"
 
 
 def fill(connection: psycopg.Connection, runs: int) -> None:
-    """Fill the tables of an empty, migrated database with so many runs, and ten times as many frames."""
+    """Fill an empty, migrated database with this many runs, and ten times as many frames."""
     conversations = range(max(1, runs // TURNS))
     every = timedelta(days=DAYS) / len(conversations)
     for copy, rows in (

@@ -1,4 +1,4 @@
-"""The marks that gateways share, in memory."""
+"""Fakes of the marks that gateways share, in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from frameledger_services.gateway.shared_marks import Mark
 
 
 class Marks:
-    """Those of all gateways."""
+    """The marks of all gateways."""
 
     def __init__(self) -> None:
         self.marks: Counter[Mark] = Counter()
@@ -23,14 +23,14 @@ class Marks:
         self.marks[mark] -= 1
 
     async def settle(self) -> None:
-        """They are set at once."""
+        """Marks that are set at once."""
 
     async def found(self, marks: Collection[Mark]) -> set[Mark]:
         return {one for one in marks if self.marks[one] > 0}
 
 
 class SlowMarks(Marks):
-    """Those whose database takes a while to answer."""
+    """Marks whose database is slow to respond."""
 
     async def found(self, marks: Collection[Mark]) -> set[Mark]:
         await turns(1)

@@ -54,7 +54,7 @@ THANKS = {"role": "user", "content": "Thanks."}
 
 
 class Stage:
-    """A gateway on such a pipeline, and the official client of it."""
+    """A pipeline with a gateway, and the official client."""
 
     def __init__(self, pipeline: FullPipeline, base_url: str) -> None:
         self.settings = pipeline.settings.model_copy(
@@ -73,7 +73,7 @@ class Stage:
         return create(model="frameledger", messages=messages, **more)
 
     def publish(self, context_id: str, **frame: Any) -> None:
-        """Publishes a frame by the gateway's own API, and returns once it is folded."""
+        """Publish a frame by the gateway's own API, and wait until it is folded."""
         url = f"{self.base_url}/v1/contexts/{quote(context_id, safe='')}/frames"
         httpx.post(url, json=frame, headers={"Prefer": "wait"}, timeout=ON_SERVERS).raise_for_status()
 

@@ -1,5 +1,5 @@
-"""The conversations that the page is tested with and that its pictures show: every recorded history at its original
-times, and a few that were written for the page."""
+"""The conversations for the tests and the pictures of the page: every recorded history at its original times, and a few
+that were written for the page."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,7 @@ from tests.support.batches import HISTORIES, Log, project
 
 RECORDED = tuple(path.stem for path in HISTORIES)
 MARKUP = "acme/<img src=x onerror=alert(1)>"
-"""An id of one tenant, and of nobody's good will."""
+"""A context id with HTML, as from a malicious client of one tenant."""
 
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>&lt;b&gt;'
 ERASED = "acme/forgotten"
@@ -44,7 +44,7 @@ WRITTEN = {
 
 
 def fill(address: str) -> None:
-    """Fill a migrated database with all of them, and with two live workers."""
+    """Fill a migrated database with all these conversations and two live workers."""
     log = Log()
     times = []
     for path in HISTORIES:
@@ -62,7 +62,7 @@ def fill(address: str) -> None:
 
 
 def produced(lines: list[bytes]) -> list[int]:
-    """When each frame was produced, in milliseconds; a tenth of a second after the one before where it does not say."""
+    """Returns the time at which each frame was produced, in milliseconds; by default 0.1 s after the one before."""
     times: list[int] = []
     for line in lines:
         said = _said(line)

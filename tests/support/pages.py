@@ -20,17 +20,17 @@ from tests.support.polling import pause
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.M | re.S)
 LEFT_OUT = "..."
-"""In printed output: a line of it stands for any lines, or none; within a line, for the rest of that line or a part."""
+"""In printed output: on a line of its own it stands for any number of lines, within a line for any text."""
 
 SECOND_TERMINAL = "second terminal"
 NEEDS = "needs "
-"""Commands with such a title are typed only if that program is installed."""
+"""Commands with this title are typed only if the program is installed."""
 
 ASKS = ("frameledger sql", "frameledger calls list", "frameledger parked")
-"""Commands that change nothing: they are repeated until they print what the page says, for services take their time."""
+"""Commands that only read. They are repeated until they print what the page shows, because services take time."""
 
 BETWEEN_ASKS = 0.5
-"""Seconds between two repetitions: a command takes about as much CPU time, which the services need too."""
+"""Seconds between two repetitions. A command takes about as much CPU time, which the services need too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class Block:
     title: str | None
     text: str
     heading: str
-    """The heading above it, without its marks."""
+    """The heading above it, without `#`."""
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page, in order."""
+    """Returns the blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")
     assert text.count("\n```") % 2 == 0, page
     headings = [(found.start(), found[1]) for found in re.finditer(r"^#+ (.*)$", text, re.M)]
@@ -61,7 +61,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def commands(block: Block) -> Iterator[tuple[str, str]]:
-    """Each command of a console block, with what the page says that it prints."""
+    """Returns each command of a console block, with the output that the page shows."""
     for session in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
         command, _, printed = session.partition("\n")
         while command.endswith("\\"):
@@ -71,7 +71,7 @@ def commands(block: Block) -> Iterator[tuple[str, str]]:
 
 
 def fits(printed: str, promised: str) -> bool:
-    """Whether output is what a page promises, but for spaces at the ends of lines and for lines that are left out."""
+    """Whether output matches a page, apart from trailing spaces and omitted lines."""
     pattern = "".join(
         r"(?:.*\n)*?"
         if line.strip() == LEFT_OUT
@@ -91,7 +91,7 @@ class Reader:
         self._terminals: list[subprocess.Popen[bytes]] = []
 
     def follow(self, found: Iterable[Block]) -> None:
-        """Do what the blocks say, in their order. A block of text below another says what that one prints."""
+        """Follow the blocks in order. A block of text after a block of code is the output of that code."""
         found = list(found)
         for block, after in zip(found, [*found[1:], None], strict=True):
             promised = after.text if after is not None and after.language == "text" else LEFT_OUT
@@ -120,7 +120,7 @@ class Reader:
                     raise AssertionError(f"Nobody knows what to do with a block of {other}: {block.text}")
 
     def close(self) -> None:
-        """Ctrl-C in every other terminal; they are gone on return."""
+        """Type Ctrl-C in every other terminal, and wait until their programs have ended."""
         for terminal in self._terminals:
             os.killpg(terminal.pid, signal.SIGINT)
         for terminal in self._terminals:
@@ -128,7 +128,8 @@ class Reader:
         self._terminals.clear()
 
     def type(self, command: str, promised: str = LEFT_OUT) -> None:
-        """Type a command, and what the page shows after its prompts; it succeeds and prints what is promised."""
+        """Type a command, and the page's input after its prompts. Assert that it succeeds and prints what the page
+        shows."""
         deadline = time.monotonic() + PROGRAM
         while True:
             succeeded, printed, errors = self._run(command, promised)
@@ -139,9 +140,9 @@ class Reader:
         assert right, f"$ {command}\n{printed}{errors}\n--- the page says:\n{promised}"
 
     def _run(self, command: str, promised: str) -> tuple[bool, str, str]:
-        """Run a command to its end. Returns whether it succeeded, what it printed, and what on standard error.
+        """Run a command to its end. Returns whether it succeeded, its output, and its standard error.
 
-        What the page shows after `>` is typed, and Ctrl-D once all that it prints by then is there.
+        What the page shows after `>` is typed as input, then Ctrl-D once the output up to that point has arrived.
         """
         variables = self.folder.parent / f"{self.folder.name}.variables"
         script = f'[ ! -f "$VARIABLES" ] || . "$VARIABLES"\n{command}\nexport -p > "$VARIABLES"\n'

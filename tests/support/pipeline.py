@@ -1,6 +1,7 @@
-"""The whole pipeline in tests: raw records onto the topic, waiting for them, and what must hold at the end: the tables
-equal an offline fold of the topic, row by row; each effect on its topic is one of the fold's, under one id; and the
-effects of all open work are there.
+"""The whole pipeline: publishes raw records, waits until they are projected, and checks the invariants at the end.
+
+The tables equal an offline fold of the topic, row by row; each effect on a topic is one of the fold's, under one id;
+and the effects of all open work are published.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its own page imports it so
 from tests.bounds import ON_SERVERS, ONE_ANSWER
 from tests.support.batches import HISTORIES, dump, rows_of, value_of
-from tests.support.causes import without_origin
+from tests.support.causation import without_origin
 from tests.support.polling import NOTIFICATION_SECONDS, pause
 from tests.support.topic_prefixes import topic_prefix
 
@@ -62,7 +63,7 @@ def own_pipeline(kafka, database, make_database, migrated_template):
 
 
 def made(bootstrap_servers: str | None, database: Any, another_database: Any) -> Pipeline:
-    """A pipeline on these servers, with its topics."""
+    """Returns a pipeline on these servers, with its topics."""
     settings = Settings(
         kafka_bootstrap_servers=bootstrap_servers,
         database_url=database,
@@ -76,7 +77,7 @@ def made(bootstrap_servers: str | None, database: Any, another_database: Any) ->
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A record as a foreign client may send it; without a partition it goes where its key belongs."""
+    """A record as any client may send it. Without a partition it goes to that of its key."""
 
     key: bytes | None
     value: bytes | None
@@ -117,7 +118,7 @@ class Pipeline:
                 "bootstrap.servers": self.settings.kafka_bootstrap_servers,
                 "message.max.bytes": MAX_DEAD_LETTER_BYTES,
                 "max.in.flight.requests.per.connection": 1,
-                # So that a burst is one batch, which arrives at once.
+                # So that a burst is sent as one batch.
                 "linger.ms": 20,
                 "log_level": 0,
             }
@@ -136,8 +137,8 @@ class Pipeline:
         return [places[number] for number in range(len(places))]
 
     def until_idle(self, *projectors: Any) -> None:
-        """Wait until all of the topic is projected, no effects are held and the outbox is empty, while these processes
-        live."""
+        """Wait until the whole topic is projected, no effects are held and the outbox is empty. Fails if one of these
+        processes dies."""
         until = time.monotonic() + ON_SERVERS
         with psycopg.connect(self.address, autocommit=True) as connection:
             connection.execute(f"LISTEN {CHANNEL}")
@@ -224,17 +225,17 @@ class Pipeline:
             try:
                 return {place.partition: answer.result().offset for place, answer in asked.items()}
             except confluent_kafka.KafkaException as error:
-                # A partition has no leader: it was just made, or the broker is away.
+                # A partition has no leader: it was just created, or the broker is down.
                 if time.monotonic() > until:
-                    raise AssertionError("the ends of the topic are not told") from error
-                # A client may go on asking a leader that it knew before the broker was away.
+                    raise AssertionError("no leader returned the end offsets") from error
+                # A client may keep asking a leader that it knew before the outage.
                 self._admin = self._client()
 
     def records(self, topic: str | None = None) -> list[Record]:
         """Returns all committed records of a topic, partition by partition."""
         return asyncio.run(_all_records(self.settings, topic or self.names.frames))
 
-    def check(self, *projectors: Any, every: int = 7) -> Told:
+    def check(self, *projectors: Any, every: int = 7) -> FoldedTopic:
         """Assert that tables, effects and outbox match the topic once these processes have projected all of it.
         Contexts are compared at one version of `every`, and at their last.
 
@@ -248,16 +249,16 @@ class Pipeline:
         ends = self.ends()
         with psycopg.connect(self.address, autocommit=True) as connection:
             assert self._is_idle(connection), (
-                "nobody is named who projects the rest",
+                "no projector was passed that projects the rest",
                 self.progress(connection),
             )
         told = self._checked(every)
-        assert self.ends() == ends, "somebody spoke meanwhile"
+        assert self.ends() == ends, "something was published during the check"
         return told
 
-    def _checked(self, every: int) -> Told:
+    def _checked(self, every: int) -> FoldedTopic:
         records = self.records()
-        told = tell(records, every=every)
+        told = fold_topic(records, every=every)
         with psycopg.connect(self.address) as connection:
             frames = connection.execute(
                 "SELECT context_id, version, frame_id, outcome, reason, payload::text FROM frames"
@@ -311,7 +312,7 @@ class Pipeline:
 
         asyncio.run(run())
 
-    def _check_effects(self, told: Told) -> None:
+    def _check_effects(self, told: FoldedTopic) -> None:
         found: dict[str, Any] = {}
         for effect, topic in _effect_topics(self.names):
             for record in self.records(topic):
@@ -320,11 +321,11 @@ class Pipeline:
                 assert dict(record.headers)["ce_id"] == value["id"].encode()
                 assert found.setdefault(value["id"], value) == value
                 assert record.key == value["context_id"].encode()
-        # What was over when a partition had caught up after a restart was not asked for.
+        # Work that had ended when a partition caught up after a restart was not requested.
         assert found.items() <= told.effects.items()
         assert told.still_open <= found.keys()
 
-    def _check_dead_letters(self, told: Told) -> None:
+    def _check_dead_letters(self, told: FoldedTopic) -> None:
         places = {
             (dict(record.headers)["fl_partition"], dict(record.headers)["fl_offset"])
             for record in self.records(self.names.dead_letters)
@@ -333,7 +334,7 @@ class Pipeline:
 
 
 @dataclass(slots=True)
-class Told:
+class FoldedTopic:
     """The content of a topic, folded."""
 
     frames: list[tuple[Any, ...]] = field(default_factory=list)
@@ -350,9 +351,9 @@ class Told:
     repeated: int = 0
 
 
-def tell(records: Iterable[Record], *, every: int = 7) -> Told:
+def fold_topic(records: Iterable[Record], *, every: int = 7) -> FoldedTopic:
     """Fold a topic by the pure fold alone, frame by frame."""
-    told = Told()
+    told = FoldedTopic()
     foldings: dict[str, Folding] = {}
     seen: dict[tuple[str, Any], bytes] = {}
     for record in records:
@@ -378,15 +379,15 @@ def tell(records: Iterable[Record], *, every: int = 7) -> Told:
 
 
 def _without_its_time(value: bytes) -> str:
-    """A frame as it is published again, perhaps at another time."""
+    """Returns a frame without the time at which it was produced, which a retry may change."""
     return json.dumps({**json.loads(value), "produced_at": None}, sort_keys=True)
 
 
-def _still_open(told: Told, state: State) -> set[str]:
+def _still_open(told: FoldedTopic, state: State) -> set[str]:
     run, calls = state.runs.open, state.calls.open.values()
     waiting: set[tuple[str, str]] = {("run_id", run.run_id)} if run is not None else set()
     waiting |= {("tool_call_id", one.tool_call_id) for one in calls if one.stage == "dispatched"}
-    # The last of a name: an id may come again once its call is settled.
+    # The last effect of each id: an id may be used again once its call is settled.
     newest = {
         (name, effect[name]): effect_id
         for effect_id, effect in told.effects.items()
@@ -396,7 +397,7 @@ def _still_open(told: Told, state: State) -> set[str]:
     return {newest[one] for one in waiting & newest.keys()}
 
 
-def _step(told: Told, folding: Folding, logged: LoggedFrame, payload: str, every: int) -> None:
+def _step(told: FoldedTopic, folding: Folding, logged: LoggedFrame, payload: str, every: int) -> None:
     before = folding.state
     step = folding.step(logged.frame)
     assert step is not None
@@ -443,14 +444,14 @@ def until_session_gone(database: str, pid: int) -> None:
 
 
 def histories(suffix: str, names: Iterable[str] | None = None) -> list[Raw]:
-    """Recorded conversations under names of their own, a frame of each in turn."""
+    """Returns recorded conversations under new names, interleaved frame by frame."""
     chosen = [path for path in HISTORIES if names is None or path.stem in set(names)]
     lines = [_renamed(path.read_bytes(), path.stem, f"{path.stem}-{suffix}") for path in chosen]
     return [one for turn in itertools.zip_longest(*lines) for one in turn if one is not None]
 
 
 def _renamed(history: bytes, name: str, new_name: str) -> list[Raw]:
-    """A history as that of another context. The ids of runs follow from the context's name, and frames name them."""
+    """Returns a history as that of another context, with the run ids that are derived from the new name."""
     lines = history.splitlines()
     for version in range(1, len(lines) + 1):
         old, new = (derived.run_id(ContextId(one), Version(version)) for one in (name, new_name))
@@ -459,8 +460,8 @@ def _renamed(history: bytes, name: str, new_name: str) -> list[Raw]:
 
 
 def mixed(suffix: str, names: Iterable[str] | None = None) -> list[Raw]:
-    """Recorded conversations, interspersed with everything that can happen to a topic: a frame in a foreign partition,
-    a repetition, an id that is used twice, and bytes that are no frame."""
+    """Returns recorded conversations, interspersed with everything unusual that a topic can have: a frame in the wrong
+    partition, a duplicate, an id that is used twice, and bytes that are not a frame."""
     records = histories(suffix, names)
     key = f"between-{suffix}".encode()
     home = partition_for(key, PARTITIONS)

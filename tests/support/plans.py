@@ -1,8 +1,8 @@
-"""The plans by which PostgreSQL executes statements."""
+"""Records the plans of executed statements."""
 
 
 class Explaining:
-    """A connection that explains each statement and then executes it. It keeps the plan of the newest."""
+    """A connection that explains each statement and then executes it. It keeps the latest plan."""
 
     def __init__(self, connection, options="FORMAT JSON", *, prepare=None):
         """`options` are those of `EXPLAIN`, in JSON; `prepare` is that of the connection's `execute`."""

@@ -1,5 +1,5 @@
-"""Pauses between two checks of something that sends no notification. Checking without a pause would take the processor
-from what a test waits for."""
+"""Pauses between two checks of something that sends no notification. Polling without a pause would slow down what a
+test waits for."""
 
 import asyncio
 import threading

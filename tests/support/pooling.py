@@ -30,9 +30,10 @@ SESSIONS = 4
 
 @asynccontextmanager
 async def transactions_pooled(address: str, *, whole: bool = False) -> AsyncIterator[str]:
-    """The address of a pooler of `SESSIONS` before the server at an address; it pools sessions with `whole`."""
+    """Yields the address of a pooler with `SESSIONS` sessions for the server at an address. With `whole` a client keeps
+    its session."""
     made = [psycopg.connect(make_conninfo(address, sslmode="disable")) for _ in range(SESSIONS)]
-    # The sessions go on without psycopg, which has said who we are.
+    # psycopg authenticates; afterwards the pooler uses the sessions directly.
     plain = [socket.socket(fileno=os.dup(one.fileno())) for one in made]
     free = [await asyncio.open_connection(sock=one) for one in plain]
     room = asyncio.Semaphore(SESSIONS)
@@ -94,7 +95,7 @@ async def _transaction(
     client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     server: tuple[asyncio.StreamReader, asyncio.StreamWriter],
 ) -> None:
-    """Carry from the client's first word on, until the server says that it is in no transaction."""
+    """Forward data from the client's first message until the server reports that no transaction is open."""
     server[1].write(first)
     said = first
     while True:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.formatted import formatted
+from tests.support.formatted_broker import formatted
 
 from frameledger_services.embedded import java, kafka, ports
 from frameledger_services.embedded.kafka import KafkaServer
@@ -15,7 +15,7 @@ from frameledger_services.embedded.running import start, stop, wait_until_ready
 
 
 class Machine:
-    """A broker of its own, in a directory."""
+    """A broker with its own directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -26,8 +26,8 @@ class Machine:
         wait_until_ready(self.server.program, self._process)
 
     def power_cut(self, losses: Mapping[tuple[str, int], int]) -> None:
-        """Take the power away and give it back: of these partitions, what lay from these offsets on is gone, as far
-        as it was not written together with earlier records."""
+        """Simulate a power failure: the batches of these partitions that reach these offsets, and later ones, are
+        lost."""
         self._process.kill()
         self._process.wait()
         for (topic, partition), offset in losses.items():

@@ -15,15 +15,15 @@ from tests.bounds import ON_SERVERS
 from tests.support.polling import pause
 
 CONTEXT = multiprocessing.get_context("forkserver")
-"""Children are forked from a process that runs nothing and has imported what `preload` named: they start at once."""
+"""Children are forked from an idle process that has imported the modules of `preload`, so they start at once."""
 
 _preloaded: list[str] = []
 
 
 def preload(module: str) -> None:
-    """Have a module imported before the first process is started. For modules whose functions run in processes."""
+    """Let the fork server import a module. For modules whose functions run in processes."""
     _preloaded.append(module)
-    CONTEXT.set_forkserver_preload([*_preloaded, "tests.support.settled"])
+    CONTEXT.set_forkserver_preload([*_preloaded, "tests.support.frozen_imports"])
 
 
 def children_with(parent: psutil.Process, argument: str) -> list[psutil.Process]:
@@ -38,10 +38,10 @@ def children_with(parent: psutil.Process, argument: str) -> list[psutil.Process]
 
 
 class Process:
-    """A process that was started, and is killed with the block in which it is used."""
+    """A child process, which is killed at the end of its `with` block."""
 
     def __init__(self, target: Callable[..., None], *arguments: Any) -> None:
-        """Runs `target` with these arguments, followed by a connection on which it sends messages."""
+        """Run `target` with these arguments, followed by a connection on which it sends messages."""
         self._name = target.__module__.removeprefix("tests.support.")
         self._heard, said = CONTEXT.Pipe(duplex=False)
         self._process = CONTEXT.Process(target=target, args=(*arguments, said))
@@ -56,7 +56,7 @@ class Process:
         self.kill()
 
     def hear(self) -> Any:
-        """Wait for its next message."""
+        """Wait for the next message."""
         assert self._heard.poll(ON_SERVERS), f"the process of {self._name} says nothing"
         return self._heard.recv()
 
@@ -74,19 +74,20 @@ class Process:
         os.kill(self.pid, number)
 
     def ended(self, *what: object) -> int:
-        """Wait for its end; its exit code, below zero for a signal. `what` is said if it does not end."""
+        """Wait for its end. Returns its exit code, which is negative for a signal. `what` is part of the error message
+        if it does not end."""
         self._process.join(ON_SERVERS)
         assert self._process.exitcode is not None, (f"the process of {self._name} does not end", *what)
         return self._process.exitcode
 
     def stop(self) -> int:
-        """Ask it to end, as `frameledger down` does; its exit code."""
+        """Stop it by SIGTERM, as `frameledger down` does. Returns its exit code."""
         if self.is_alive():
             self.send(signal.SIGTERM)
         return self.ended()
 
     def kill(self) -> None:
-        """Nothing of it is left, whatever its state."""
+        """Kill it in any state, and wait for its end."""
         self._process.kill()
         self._process.join()
 

@@ -1,4 +1,4 @@
-"""Whether the time of something is proportional to its size."""
+"""Asserts that the processor time of an operation is proportional to its size."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ Work = Callable[[], object]
 
 TIMES = 4
 AT_MOST = 9
-"""`TIMES` as much takes less than this many times as long. In quadratic time it is 16."""
+"""`TIMES` the size takes less than this many times as long. In quadratic time it is 16."""
 
 TRIES = 5
 """On a busy machine the larger of two works may lose more of the processor's caches than the smaller one."""
 
 
 def assert_proportional(of: Callable[[int], Work], count: int) -> None:
-    """Raise AssertionError if the work `of` so many takes more time than in proportion to their number, each time that
-    it is measured."""
+    """Raise AssertionError if the time of `of(number)` grows faster than in proportion to `number` in every
+    measurement."""
     small, large = of(count), of(TIMES * count)
     took = []
     for _ in range(TRIES):

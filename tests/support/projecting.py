@@ -1,4 +1,4 @@
-"""A projector of this process on topics of its own."""
+"""A projector in this process, with topics of its own."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ from frameledger_services.store.progress_channel import CHANNEL
 
 @pytest.fixture(name="settings")
 def settings_of_its_own(kafka, database):
-    """Topics on a broker and a database, both for this test only."""
+    """Topics and a database for this test only."""
     return Settings(
         kafka_bootstrap_servers=kafka.bootstrap_servers,
         database_url=database,
@@ -41,7 +41,7 @@ async def projecting(settings):
 
 
 async def until_projected(settings, places):
-    """Wait until every place on the log is before its partition's next offset."""
+    """Wait until the records at these places are projected."""
     ends: dict[int, int] = {}
     for place in places:
         ends[place.partition] = max(ends.get(place.partition, 0), place.offset + 1)

@@ -1,4 +1,4 @@
-"""Rebuilds in a test: of one conversation or of many, in this process or in one that kills itself at a statement."""
+"""Rebuilds of one conversation or of many, in this process or in one that kills itself at a statement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = TopicNames(TOPIC.removesuffix("frames"))
 
 @asynccontextmanager
 async def pairs_of(address, jobs=2, connection_class=AsyncConnection):
-    """The connections of so many jobs."""
+    """Yields the connections for this many jobs."""
     async with AsyncExitStack() as stack:
         pairs = []
         for _ in range(jobs):
@@ -37,7 +37,7 @@ async def pairs_of(address, jobs=2, connection_class=AsyncConnection):
 
 
 class Done:
-    """What a rebuild reported and published, and its sums."""
+    """What a rebuild reported and published, and its totals."""
 
     def __init__(self, sent=None):
         self.outcomes = {}
@@ -48,7 +48,7 @@ class Done:
 
     @property
     def differing(self):
-        """The conversations that differed, each with the first version that did."""
+        """Returns the conversations that differed, each with the first different version."""
         return {
             name: one.differences.first.version
             for name, one in self.outcomes.items()
@@ -72,7 +72,7 @@ def rebuild_in(
     sent=None,
     **options,
 ):
-    """Rebuild these conversations, or all of a selection."""
+    """Rebuild these conversations, or all that a selection matches."""
     done = Done(sent)
     chosen = RebuildOptions(names, apply=apply, why="a test", failpoint=failpoint, **options)
 
@@ -92,8 +92,8 @@ def rebuild_in(
 def killed_at(
     address: str, statement: int, names: TopicNames = NAMES, staged_above: int = STAGED_ABOVE
 ) -> bool:
-    """Rebuild everything, one at a time, in a process that kills itself before its statement of this number. Returns
-    whether it came to that."""
+    """Rebuild everything, one conversation at a time, in a process that kills itself before the statement with this
+    number. Returns whether it reached that statement."""
     with Process(_rebuild_and_die, address, statement, names, staged_above) as process:
         code = process.ended()
     assert code in (0, -signal.SIGKILL), code

@@ -1,4 +1,4 @@
-"""Recovering on a pipeline: its commands, and what the log and the tables have then."""
+"""Helpers for tests of `recover`: its commands, and the resulting log and tables."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def machine_with_power(tmp_path_factory):
 
 @pytest.fixture(name="fragile_pipeline")
 def pipeline_with_power_cuts(machine, database, make_database, migrated_template):
-    """A pipeline on a broker that may lose its power."""
+    """A pipeline whose broker can suffer a power failure."""
     return pipelines.made(
         machine.server.bootstrap_servers, database, lambda: make_database(template=migrated_template)
     )
@@ -51,7 +51,7 @@ def projected(one, *bursts):
 
 
 def refused(one):
-    """The projector does not go on by itself."""
+    """Assert that a projector refuses to continue."""
     with projector(one.settings) as running:
         assert running.ended() == 1
 
@@ -70,12 +70,12 @@ def applied(one, run):
 
 
 def all_put_back(*, generation, frames):
-    """What the command prints for a recovery that left nothing to do."""
+    """Returns what the command prints after a complete recovery."""
     return {"generation": generation, "put_back": frames, "left": 0, "too_large": 0, "not_put_back": []}
 
 
 def diagnosed(one, run):
-    """What `doctor` prints about the log, with the remedy."""
+    """Returns what `doctor` prints about the log, with the remedy."""
     result = run(one, "doctor", "--json")
     assert result.exit_code == 1
     found = [json.loads(line) for line in result.stdout.splitlines()]
@@ -89,7 +89,7 @@ def diagnosed(one, run):
 
 
 def in_generations(one):
-    """The records of the topic, each with the generation in which it was read."""
+    """Returns the records of the topic, each with the generation in which it was read."""
     with psycopg.connect(one.address) as connection:
         began = connection.execute(
             "SELECT partition, generation, begins_at FROM recoveries ORDER BY generation"
@@ -114,7 +114,7 @@ def frames_of(address):
 
 
 def without_duplicates(rows):
-    """Rows without the one number that copies change."""
+    """Returns rows without the count of duplicates, which copies change."""
     return {
         table: sorted(json.dumps(json.loads(row) | {"duplicate_count": 0}) for row in some)
         for table, some in rows.items()
@@ -122,7 +122,7 @@ def without_duplicates(rows):
 
 
 def lose(machine, one, keep):
-    """A power cut removes what came after these ends."""
+    """Let a power failure remove the records after these ends."""
     machine.power_cut({(one.names.frames, partition): end for partition, end in keep.items()})
     return one.ends()
 

@@ -1,4 +1,4 @@
-"""The database of a relay that only brings rows to disk."""
+"""A fake of a relay's database that only flushes commits."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from frameledger_services.store import durability
 
 
 class Database:
-    """A connection that brings to disk what is committed, when the test says so if it is to wait."""
+    """A connection whose flushes return at once, or when the test allows it."""
 
     def __init__(self, *, waits=False):
         self.began = self.ended = 0
@@ -21,6 +21,6 @@ class Database:
         self.ended += 1
 
     def go_on(self):
-        """Let the statement that waits now return."""
+        """Let the waiting statement return."""
         self._may_go_on.set()
         self._may_go_on = asyncio.Event()

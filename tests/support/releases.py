@@ -1,4 +1,4 @@
-"""A release with a newer fold: this one, with one rule changed and its number raised."""
+"""A release with a newer fold: this one with one changed rule and a higher fold version."""
 
 from contextlib import contextmanager
 
@@ -31,7 +31,7 @@ def shouting(state, frame, *others):
 
 
 def become_newer():
-    """Make this process one of the newer release, for as long as it lives."""
+    """Make this process one of the newer release until it ends."""
     vars(stored)["FOLD_VERSION"] = NEWER
     for module in (batch_fold, refold, stored_heads):
         vars(module)["evolve"] = shouting
@@ -39,7 +39,7 @@ def become_newer():
 
 @contextmanager
 def newer_release(monkeypatch):
-    """This process is one of the newer release within the block."""
+    """Make this process one of the newer release within the block."""
     with monkeypatch.context() as patched:
         patched.setattr(stored, "FOLD_VERSION", NEWER)
         for module in (batch_fold, refold, stored_heads):

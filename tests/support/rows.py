@@ -1,7 +1,6 @@
-"""A projector of one conversation in a test: folds values and writes what the fold says, one INSERT a row.
+"""A simple projector of one conversation: folds values and writes the rows with one INSERT each.
 
-It takes its time and has no guarantees. What the tables hold is what the projector has to write, so it also serves
-as the picture of a database to compare with.
+It is slow and has no guarantees. It writes the rows that the real projector has to write, so tests compare the two.
 """
 
 import json
@@ -31,7 +30,7 @@ NAMESPACE = UUID("5f4f4c1b-6c1c-5d6c-8f0f-0a4b2c1d3e5f")
 def write(
     connection: psycopg.Connection, context_id: str, values: Sequence[bytes], *, seconds: float = 1.0
 ) -> list[dict[str, Any]]:
-    """Store and fold the values that are frames; the contexts at version 0, 1, 2 ... as the fold sees them.
+    """Store and fold the values that are frames. Returns the contexts at version 0, 1, 2 ... by the fold.
 
     The frames are logged `seconds` apart. Sources alternate between none and some, since the hash chain has both.
     """
@@ -103,7 +102,7 @@ def write(
 
 
 def link(before: bytes, version: int, source: str | None, value: bytes) -> bytes:
-    """The next link of the hash chain."""
+    """Returns the next link of the hash chain."""
     said = (source or "").encode()
     length = -1 if source is None else len(said)
     numbers = version.to_bytes(8, "big") + length.to_bytes(4, "big", signed=True)
@@ -122,7 +121,7 @@ def insert(cursor: psycopg.Cursor, table: str, **row: Any) -> None:
 
 
 def _origin(frame: LLMContextFrame) -> dict[str, Any]:
-    """What `contexts` keeps of where a context comes from."""
+    """Returns the origin of a context, as `contexts` stores it."""
     columns: dict[str, Any] = {}
     if frame.forked_from is not None:
         columns["origin"] = json.dumps(frame.forked_from.model_dump())
@@ -132,7 +131,8 @@ def _origin(frame: LLMContextFrame) -> dict[str, Any]:
 
 
 def _apply(cursor, context_id, frame, version, logged_at, change, messages, head):
-    """Messages are kept in `messages` until the end, so that a row is written once, with its whole validity."""
+    """Write the rows of a step. Messages are collected in `messages` until the end, so that each row is written once,
+    with both ends of its validity."""
     match change:
         case changes.EraBegan():
             insert(cursor, "eras", context_id=context_id, valid_from=version, era=change.era)

@@ -1,7 +1,7 @@
-"""The Kafka of a run: one for all processes of xdist, which its first process has started while the others collect
-(`tests.shared_broker`), or that of a process that runs alone.
+"""The broker of a test run: one for all processes of xdist, which the main process starts while the others collect
+(`tests.shared_broker`), or one for a process that runs alone.
 
-Nobody may stop or freeze it: a test that needs that breaks a broker of its own, or the way to this one (`wire`).
+No test may stop or freeze it: such a test uses a broker of its own, or a `tcp_proxy` to this one.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from pathlib import Path
 import pytest
 from tests.bounds import PROGRAM
 from tests.support import java_archive
-from tests.support.formatted import formatted
+from tests.support.formatted_broker import formatted
 from tests.support.polling import pause
 
 from frameledger_services.embedded import kafka
 
 HOUR_MS = "3600000"
-TOLD = "broker"
-"""The name under which xdist's processes are told the file in which the first one writes the address of the broker."""
+ADDRESS_FILE = "broker"
+"""The key in xdist's `workerinput` of the file to which the main process writes the address of the broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """The Kafka of a run, as its tests see it."""
+    """A running broker."""
 
     bootstrap_servers: str
 
@@ -39,10 +39,10 @@ class Broker:
 
 @contextmanager
 def running(directory: Path, config: pytest.Config) -> Iterator[Broker]:
-    """The embedded Kafka, during the block. Its jars come from the user's cache; the very first run downloads them."""
-    # As rarely as by default it tells itself that it lives: nobody kills this one. Nor does it write twice a second
-    # that there is nothing new, which is half of what a broker costs while nobody uses it, nor look each second at
-    # hundreds of partitions for what is not on a disk that it has only for as long as it lives.
+    """Yields the embedded Kafka. Its jars come from the user's cache; the very first run downloads them."""
+    # Kafka's default intervals for heartbeats, longer than the product's, because no test kills this broker; no records
+    # that only say that there is nothing new, which are half of the cost of an idle broker; and no flush of hundreds of
+    # partitions each second, because nothing has to survive the run.
     rarely = {
         "broker.session.timeout.ms": "9000",
         "broker.heartbeat.interval.ms": "2000",
@@ -55,11 +55,11 @@ def running(directory: Path, config: pytest.Config) -> Iterator[Broker]:
 
 
 def of_this_run(config: pytest.Config) -> Broker | None:
-    """The broker that the first process of this run has started, once it is ready; None in a process that runs alone.
-    Raises `AssertionError` with what kept it from starting."""
-    if (told := getattr(config, "workerinput", {}).get(TOLD)) is None:
+    """Returns the broker that the main process of this run has started, once it is ready, or None in a process that
+    runs alone. Raises `AssertionError` with the reason if it did not start."""
+    if (path := getattr(config, "workerinput", {}).get(ADDRESS_FILE)) is None:
         return None
-    file, until = Path(told), time.monotonic() + PROGRAM
+    file, until = Path(path), time.monotonic() + PROGRAM
     while not file.exists():
         assert time.monotonic() < until, "the broker of this run does not start"
         pause()
@@ -68,8 +68,8 @@ def of_this_run(config: pytest.Config) -> Broker | None:
     return Broker(found["bootstrap_servers"])
 
 
-def tell(file: Path, said: dict[str, str]) -> None:
-    """Tell the other processes the address of the broker, or why it did not start."""
+def write_address(file: Path, said: dict[str, str]) -> None:
+    """Write the address of the broker, or the reason why it did not start, for the other processes."""
     unfinished = file.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(said), encoding="utf-8")
     unfinished.rename(file)

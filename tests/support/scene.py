@@ -1,4 +1,4 @@
-"""Runs that are open and calls that are dispatched, for tests of work: made by the real fold, without Kafka."""
+"""Open runs and dispatched calls for tests of workers and claims: made by the real fold, without Kafka."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from frameledger_services.work.effect_decoding import decode_effect
 
 
 class Scene:
-    """Conversations in a database, and the effects that came of them."""
+    """Conversations in a database, and the effects that their frames caused."""
 
     def __init__(self, address: str, topic: str = TOPIC) -> None:
-        """`topic` is the topic of frames of the services that work here."""
+        """`topic` is the topic of frames of the services under test."""
         self.address = address
         self._log = Log(topic)
         self._projected = 0
@@ -25,9 +25,9 @@ class Scene:
         self.calls: list[effects.CallFunction] = []
         self.cancels: list[effects.Cancel] = []
 
-    async def tell(self, *told: tuple[str, dict[str, Any]]) -> None:
-        """Fold frames, each given as its context and its fields."""
-        for context_id, frame in told:
+    async def fold(self, *frames: tuple[str, dict[str, Any]]) -> None:
+        """Fold and store frames, each given as its context and its fields."""
+        for context_id, frame in frames:
             self._log.add(context_id, json.dumps(frame).encode())
         async with Projecting(self.address, topic=self._log.topic) as projecting:
             await projecting.store(self._log.records[self._projected :])
@@ -43,22 +43,22 @@ class Scene:
     async def ask(
         self, *context_ids: str, settings: dict[str, Any] | None = None
     ) -> list[effects.RunInference]:
-        """Have each of these conversations ask for a run; the effects."""
+        """Let each of these conversations request a run. Returns the effects."""
         before = len(self.runs)
         if settings is not None:
-            await self.tell(
+            await self.fold(
                 *((one, {"type": "LLMUpdateSettingsFrame", "settings": settings}) for one in context_ids)
             )
-        await self.tell(*((one, RUN) for one in context_ids))
+        await self.fold(*((one, RUN) for one in context_ids))
         return self.runs[before:]
 
     async def call(
         self, context_id: str, *names: str, tools: Sequence[str] = (), **options: Any
     ) -> list[effects.CallFunction]:
-        """Have a model call functions in a conversation that has these tools; the effects."""
+        """Let a model call functions in a conversation that has these tools. Returns the effects."""
         if tools:
             wire = [{"type": "function", "function": {"name": name}} for name in tools]
-            await self.tell((context_id, {"type": "LLMSetToolsFrame", "tools": wire}))
+            await self.fold((context_id, {"type": "LLMSetToolsFrame", "tools": wire}))
         before = len(self.calls)
         (run,) = await self.ask(context_id)
         calls = [
@@ -67,7 +67,7 @@ class Scene:
             for number, name in enumerate(names)
         ]
         of_run = {"run_id": run.run_id, "attempt": 1}
-        await self.tell(
+        await self.fold(
             (context_id, {"type": "LLMFullResponseStartFrame"} | of_run),
             (context_id, {"type": "FunctionCallsStartedFrame", "function_calls": calls} | of_run),
             (context_id, {"type": "LLMFullResponseEndFrame", "finish_reason": "tool_calls"} | of_run),
@@ -75,8 +75,8 @@ class Scene:
         return self.calls[before:]
 
     async def start_call(self, call: effects.CallFunction, *, attempt: int, safe: bool) -> None:
-        """Have a worker start a call."""
-        await self.tell(
+        """Let a worker start a call."""
+        await self.fold(
             (
                 call.context_id,
                 {
@@ -97,7 +97,7 @@ INTERRUPTION = {"type": "InterruptionFrame"}
 
 
 def made_up_run(number: int) -> effects.RunInference:
-    """An effect of which the database knows nothing."""
+    """Returns an effect whose run is not in the database."""
     return effects.RunInference(
         f"effect-{number}", ContextId(f"nobody-{number}"), Version(1), RunId(f"run-{number}")
     )

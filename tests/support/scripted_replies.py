@@ -1,4 +1,4 @@
-"""What a scripted model replies in the tests of each protocol of the gateway, behind what is a test's own."""
+"""Default replies of a scripted model in the tests of the gateway's protocols, after the test's own ones."""
 
 from typing import Any
 

@@ -1,9 +1,8 @@
-"""The real servers of a test run: each is started once, when a test first asks for it or, with xdist, when the run
-begins (`tests.shared_broker`), and is gone afterwards.
+"""The real servers of a test run. Each is started once: when a test first needs it or, with xdist, when the run begins
+(`tests.shared_broker`). All are stopped at the end.
 
-Gone also after Ctrl-C (pytest ends its fixtures then) and, on Linux, after pytest was killed: the kernel tells
-the servers. A test gets a database of its own and topics of its own, never a server of its own, unless it
-breaks one.
+They also end after Ctrl-C, when pytest tears down its fixtures, and, on Linux, after pytest was killed, because the
+kernel signals them. Each test has its own database and topics, but a server of its own only if it breaks it.
 """
 
 import asyncio
@@ -25,16 +24,16 @@ from frameledger_services.embedded import postgres as embedded_postgres
 from frameledger_services.embedded.postgres import PostgresServer
 
 _brokers: list[Broker] = []
-"""The one that this process uses, once a test has asked for it."""
+"""The broker that this process uses, once a test has needed it."""
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    """aiokafka leaves a connection behind whose making is cancelled. Found at the end of the module that is nothing;
-    found later it fails whatever test runs then.
+def collect_garbage() -> Iterator[None]:
+    """Collect garbage and delete topics at the end of a module.
 
-    Topics are deleted: every five seconds a broker counts the rates of each that was ever used, which of a run's
-    thousand was a sixth of all that it cost."""
+    aiokafka leaves a connection behind if connecting is cancelled. Its `ResourceWarning` is ignored here; later it
+    would fail an unrelated test. Topics are deleted because a broker updates the metrics of each one every five
+    seconds, which for the thousand topics of a run was a sixth of its cost."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -56,7 +55,8 @@ async def _delete_topics(bootstrap_servers: str) -> None:
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    """The embedded PostgreSQL, with `dsn` as its superuser. Processes are killed here, the machine is not: no fsync."""
+    """The embedded PostgreSQL, with `dsn` as its superuser. Without fsync, because tests kill processes and not the
+    machine."""
     folder = tmp_path_factory.mktemp("postgres")
     quickly = {"fsync": "off", "scram_iterations": "1"}
     with embedded_postgres.running(folder, settings=quickly) as server:
@@ -65,8 +65,8 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServe
 
 
 def hash_the_password_once(server: PostgresServer) -> None:
-    """Set the password again, hashed once. By default a client hashes it 4096 times for each connection, as the cluster
-    did when it was created: three quarters of the time to connect, for tens of thousands of connections."""
+    """Set the password again with one iteration of its hash. The default is 4096 iterations for each connection, which
+    is three quarters of the time to connect, for tens of thousands of connections."""
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         role, password = sql.Identifier(connection.info.user), sql.Literal(connection.info.password)
         connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(role, password))
@@ -82,7 +82,7 @@ def database_server(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Broker]:
-    """The embedded Kafka: that of the whole run, or of this process if it runs alone."""
+    """The embedded Kafka of the whole run, or of this process if it runs alone."""
     of_this_run = run_broker.of_this_run(pytestconfig)
     own = run_broker.running(tmp_path_factory.mktemp("kafka"), pytestconfig)
     with nullcontext(of_this_run) if of_this_run is not None else own as broker:

@@ -1,5 +1,5 @@
-"""A proxy to a server that can fall silent without closing connections, as when packets are dropped or the machine is
-frozen."""
+"""A proxy to a server that can stop responding without closing connections, as if packets were dropped or the machine
+were frozen."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 
-class Way:
-    """The connections between clients and a server. Every byte is forwarded by this process."""
+class SilentProxy:
+    """Forwards the connections between clients and a server."""
 
     def __init__(self, host: str, port: int) -> None:
         self._server = (host, port)
@@ -101,21 +101,21 @@ class _Carried:
 
 
 @asynccontextmanager
-async def way_to(address: str) -> AsyncIterator[tuple[Way, str]]:
-    """A proxy to the server at a libpq address, and the address of the proxy."""
+async def proxy_to(address: str) -> AsyncIterator[tuple[SilentProxy, str]]:
+    """Yields a proxy to the server at a libpq address, and the address of the proxy."""
     parts = conninfo_to_dict(address)
-    way = Way(str(parts.get("host") or "127.0.0.1"), int(parts.get("port") or 5432))
-    server = await asyncio.start_server(way.accept, "127.0.0.1", 0)
+    proxy = SilentProxy(str(parts.get("host") or "127.0.0.1"), int(parts.get("port") or 5432))
+    server = await asyncio.start_server(proxy.accept, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     try:
-        yield way, make_conninfo(address, host="127.0.0.1", port=port, sslmode="disable")
+        yield proxy, make_conninfo(address, host="127.0.0.1", port=port, sslmode="disable")
     finally:
         server.close()
-        await way.end()
+        await proxy.end()
 
 
 def both(first: str, second: str) -> str:
-    """An address with two hosts, tried in this order."""
+    """Returns an address with two hosts, which are tried in this order."""
     parts = [conninfo_to_dict(one) for one in (first, second)]
     return make_conninfo(
         first, **{name: ",".join(str(one[name]) for one in parts) for name in ("host", "port")}

@@ -31,7 +31,7 @@ PASSWORDS = "postgres.pgpass"
 
 
 class Pair:
-    """The two servers. `address` names both, and leads to whichever takes writes."""
+    """The two servers. `address` names both, and connects to the one that accepts writes."""
 
     def __init__(self, directory: Path) -> None:
         self._processes: dict[str, tuple[PostgresServer, subprocess.Popen[bytes]]] = {}
@@ -50,21 +50,21 @@ class Pair:
         )
 
     def until_the_standby_has(self, question: str, *parameters: Any) -> None:
-        """Wait until the standby, too, answers a question with true."""
+        """Wait until a query returns true on the standby too."""
         until = time.monotonic() + ON_SERVERS
         while not self._answer(question, parameters):
             assert time.monotonic() < until, question
             pause()
 
     def withhold(self) -> None:
-        """From now on the standby receives nothing."""
+        """Let the standby receive nothing from now on."""
         with psycopg.connect(self.standby.dsn, autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET primary_conninfo = ''")
             connection.execute("SELECT pg_reload_conf()")
         self.until_the_standby_has("SELECT count(*) = 0 FROM pg_stat_wal_receiver")
 
     def fail_over(self) -> None:
-        """Kill the primary and promote the standby, with what it has received."""
+        """Kill the primary and promote the standby with what it has received."""
         _, process = self._processes.pop("primary")
         process.kill()
         process.wait()
@@ -88,10 +88,10 @@ class Pair:
 
 
 def _copied(primary: PostgresServer, of: Path, directory: Path) -> PostgresServer:
-    """A standby that is copied from the running primary now, and follows it once it is started."""
+    """Returns the program of a standby that is copied from the running primary, and follows it once it is started."""
     make(directory)
     place = postgres_user.find_place(postgres.installation(18), directory.resolve() / "postgres")
-    # Where it runs as a system user, it may neither make the folder nor read the password file.
+    # If it runs as a system user, it can neither create the folder nor read the password file.
     password = (of / PASSWORDS).read_text(encoding="ascii").splitlines()[0].rpartition(":")[2]
     address = make_conninfo(primary.dsn, password=password)
     copying = replace(
@@ -113,7 +113,7 @@ def _copied(primary: PostgresServer, of: Path, directory: Path) -> PostgresServe
 
 @contextmanager
 def pair(directory: Path) -> Iterator[Pair]:
-    """A primary and its standby, during the block."""
+    """Yields a primary and its standby."""
     made = Pair(directory)
     try:
         yield made

@@ -1,4 +1,4 @@
-"""Streams of the gateway in tests: the side of a projector, without Kafka, and that of a client like a browser."""
+"""Streams of the gateway: a projector without Kafka on one side, a client like a browser on the other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from frameledger_services.store import progress_channel
 
 HOST = "127.0.0.1"
 NO_KAFKA = f"{HOST}:1"
-"""For the settings of a gateway that publishes nothing."""
+"""The Kafka address for a gateway that publishes nothing."""
 
 
 class Talks(Projecting):
@@ -75,7 +75,7 @@ class Talks(Projecting):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event as a browser's EventSource gives it; `id` is what it would resume with."""
+    """An event as a browser's EventSource returns it; `id` is the position from which it would resume."""
 
     name: str
     data: Any
@@ -116,7 +116,7 @@ class Stream:
                     self.retry = int(text)
 
     async def until(self, name: str, version: int | None = None) -> list[Event]:
-        """The events up to the first one of this name, and of this version if one is given."""
+        """Returns the events up to the first one of this name and, if given, of this version."""
         found: list[Event] = []
         async with asyncio.timeout(ON_SERVERS):
             async for event in self:
@@ -127,7 +127,7 @@ class Stream:
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[str]:
-    """The lines of a body. httpx splits also where a text has another end of line than a file."""
+    """Yields the lines of a body. httpx would also split at other Unicode line breaks within a text."""
     rest = b""
     async for part in response.aiter_bytes():
         *lines, rest = (rest + part).split(b"\n")
@@ -139,12 +139,12 @@ async def _lines(response: httpx.Response) -> AsyncIterator[str]:
 async def streaming(
     port: int, context_id: str, query: str = "", last: str | None = None, token: str | None = None
 ) -> AsyncIterator[Stream]:
-    """A stream of a gateway on this port."""
+    """Yields a stream of a gateway on this port."""
     headers = {} if last is None else {"Last-Event-ID": last}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     async with (
-        # Reading the certificates of all authorities takes longer than everything else.
+        # Without TLS: reading the certificates of all authorities takes longer than everything else.
         httpx.AsyncClient(timeout=ON_SERVERS, verify=False) as client,
         client.stream(
             "GET", f"http://{HOST}:{port}/v1/contexts/{context_id}/stream{query}", headers=headers
@@ -182,7 +182,7 @@ class Browser:
 
 @asynccontextmanager
 async def gateway(settings: Settings) -> AsyncIterator[int]:
-    """A gateway in this process; its port."""
+    """Run a gateway in this process. Yields its port."""
     port = ports.choose(0)
     stopping = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:

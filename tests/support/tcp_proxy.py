@@ -1,7 +1,7 @@
-"""A TCP proxy that a test can interrupt, in a thread of its own.
+"""A TCP proxy in a thread of its own, which a test can interrupt.
 
-While it is interrupted it forwards nothing in either direction and closes no connection, like a network that loses
-packets. Data that was sent meanwhile arrives afterwards.
+While it is interrupted, it forwards nothing in either direction and closes no connection, like a network that loses
+packets. Data that was sent in the meantime arrives afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CHUNK = 65_536
 @contextmanager
 def redirected(ports: tuple[int, int] | None) -> Iterator[None]:
     """Redirect every connection that aiokafka opens in this block to a broker at the first of these ports to the second
-    port. Setting the port of a wire is not enough, because a broker tells its clients its own address."""
+    port. Setting the port of a proxy is not enough, because a broker tells its clients its own address."""
     connect = AIOKafkaConnection.connect
 
     async def connect_elsewhere(self: Any) -> Any:
@@ -36,8 +36,8 @@ def redirected(ports: tuple[int, int] | None) -> Iterator[None]:
         AIOKafkaConnection.connect = connect
 
 
-class Wire:
-    """Forwards `port` of this machine to another address. Use `wire`, which also stops it."""
+class TcpProxy:
+    """Forwards `port` of this machine to another address. Use `proxy`, which also stops it."""
 
     def __init__(self, to_port: int) -> None:
         self.port = 0
@@ -47,27 +47,27 @@ class Wire:
 
     def begin(self) -> None:
         self._thread.start()
-        assert self._ready.wait(ON_SERVERS), "the wire does not begin"
+        assert self._ready.wait(ON_SERVERS), "the proxy does not start"
 
     def end(self) -> None:
         # Its loop may be closed a moment later, so the only thing to wait for is the end of its thread.
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(ON_SERVERS)
-        assert not self._thread.is_alive(), "the wire does not end"
+        assert not self._thread.is_alive(), "the proxy does not stop"
 
     def cut(self) -> None:
         """Forward nothing from now on."""
         self._in_loop(self._whole.clear)
 
     def mend(self) -> None:
-        """Forward everything again, first what was sent meanwhile."""
+        """Forward everything again, beginning with what was sent in the meantime."""
         self._in_loop(self._whole.set)
 
     def _in_loop(self, do: Any) -> None:
         done = threading.Event()
         self._loop.call_soon_threadsafe(do)
         self._loop.call_soon_threadsafe(done.set)
-        assert done.wait(ON_SERVERS), "the wire is stuck"
+        assert done.wait(ON_SERVERS), "the proxy is stuck"
 
     async def _live(self) -> None:
         self._loop, self._over, self._whole = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
@@ -100,7 +100,7 @@ class Wire:
         writer.close()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until one end closes the connection; then the other end is closed too."""
+        """Forward data until one end closes the connection, then close the other end."""
         with suppress(OSError):
             while data := await reader.read(CHUNK):
                 await self._whole.wait()
@@ -110,9 +110,9 @@ class Wire:
 
 
 @contextmanager
-def wire(to_port: int):
-    """A wire for as long as the block lasts."""
-    made = Wire(to_port)
+def proxy(to_port: int):
+    """Yields a running proxy."""
+    made = TcpProxy(to_port)
     made.begin()
     try:
         yield made

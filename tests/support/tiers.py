@@ -1,4 +1,4 @@
-"""Cases of a test that are left to `make test-long`, whose other cases `make test` runs."""
+"""Parametrizes tests of which `make test` runs some cases and `make test-long` runs all."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,12 +12,12 @@ def long(*values: Any, id: str | None = None) -> Any:
 
 
 def first(quick: int, cases: Iterable[Any]) -> list[Any]:
-    """Returns the cases, of which `make test` runs the first ones only; a tuple has the values of several arguments."""
+    """Returns the cases, of which `make test` runs only the first ones. A tuple has the values of several arguments."""
     listed = list(cases)
     later = [one if isinstance(one, tuple) else (one,) for one in listed[quick:]]
     return [*listed[:quick], *(long(*one) for one in later)]
 
 
 def every(step: int, cases: Iterable[Any]) -> list[Any]:
-    """Returns the cases, of which `make test` runs the first and every so many after it."""
+    """Returns the cases, of which `make test` runs the first and every `step`-th after it."""
     return [one if number % step == 0 else long(one) for number, one in enumerate(cases)]

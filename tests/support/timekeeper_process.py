@@ -1,4 +1,4 @@
-"""A timekeeper in a process of its own, which kills itself at a point of a look if it is told to."""
+"""A timekeeper in a process of its own, which can kill itself at a point of its sweep."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def timekeeper(
     lease_secs: float | None = None,
     broker: tuple[int, int] | None = None,
 ) -> Process:
-    """Its process for as long as a block lasts. With a short lease it judges soon who is dead. Connections to the first
-    port of `broker` go to the second one."""
+    """Returns the process. With a short lease it soon considers workers dead. Connections to the first port of `broker`
+    go to the second one."""
     return Process(_run_session, settings, dies_at, lease_secs, broker)
 
 

@@ -1,4 +1,4 @@
-"""A conversation on the real projector and a timekeeper that looks at it: the desk of the timekeeper's tests."""
+"""A harness for tests of the timekeeper: conversations on the real projector, and sweeps of a timekeeper."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def limits(**on: Any) -> TimeLimits:
     return replace(OFF, **on)
 
 
-class Desk:
-    """A projector, a connection of the timekeepers, and as many of these as a test names."""
+class TimekeeperHarness:
+    """A projector, and timekeepers that share a connection."""
 
     def __init__(self, projecting: Projecting, connection: Any) -> None:
         self.projecting = projecting
@@ -59,7 +59,7 @@ class Desk:
         self._known: set[str] = set()
 
     async def say(self, context_id: str, *frames: Any) -> int:
-        """Publish frames, given one by one or in lists, and have them folded; the version after the last."""
+        """Publish and fold frames, given one by one or in lists. Returns the version after the last."""
         for frame in _flat(frames):
             self.log.add(context_id, encode_frame(frame))
         await self.project()
@@ -74,10 +74,10 @@ class Desk:
         ]
         await self.projecting.store(records)
 
-    async def look(
+    async def sweep(
         self, on: TimeLimits, *, who: str = "keeper", may_judge: bool = True, current: Any = EVERYWHERE
     ) -> list[Settlement]:
-        """What a timekeeper of this name would publish now."""
+        """Returns what a timekeeper of this name would publish now."""
         await self.lives(who, kind="timekeeper")
         return await sweep(self.connection, on, Sweeper(who, "timekeeper", may_judge), current)
 
@@ -87,8 +87,9 @@ class Desk:
             self.log.add(one.context_id, encode_frame(one.frame), headers=(cause,))
 
     async def settle(self, on: TimeLimits, **options: Any) -> list[tuple[str, Any]]:
-        """One look, published and folded. Returns the rule of each frame, with its reason or else its outcome."""
-        found = await self.look(on, **options)
+        """Publish and fold the frames of one sweep. Returns the rule of each frame, with its reason or else its
+        outcome."""
+        found = await self.sweep(on, **options)
         self.publish(found)
         await self.project()
         return [(one.rule, await self.became(one)) for one in found]
@@ -103,7 +104,7 @@ class Desk:
     async def lives(
         self, worker_id: str, *, kind: Any = "functions", serves: Any = (), **fields: Any
     ) -> None:
-        """A worker of this name is alive; made when it is first named."""
+        """Register a worker of this name if there is none, and record a heartbeat."""
         if worker_id not in self._known:
             self._known.add(worker_id)
             offer = claims.Registration(
@@ -115,7 +116,7 @@ class Desk:
         )
 
     async def dies(self, worker_id: str) -> None:
-        """Its last heartbeat is older than its lease."""
+        """Make the last heartbeat of a worker older than its lease."""
         await self.execute(
             "UPDATE workers SET heartbeat_at = clock_timestamp() - make_interval(secs => lease_secs + 1) "
             "WHERE worker_id = %s",
@@ -123,7 +124,7 @@ class Desk:
         )
 
     async def an_hour_passes(self, context_id: str) -> None:
-        """What was recorded in this context was recorded an hour earlier. The archive does not allow that."""
+        """Make the frames of this context an hour older, which the trigger on `frames` would refuse."""
         await self.execute("ALTER TABLE frames DISABLE TRIGGER keep_frames")
         await self.execute(
             "UPDATE frames SET recorded_at = recorded_at - interval '1 hour' WHERE context_id = %s",
@@ -132,7 +133,7 @@ class Desk:
         await self.execute("ALTER TABLE frames ENABLE TRIGGER keep_frames")
 
     async def claimed_run(self, context_id: str, asked: int, worker_id: str) -> None:
-        """A worker has the run that this frame asked for, and that opened there."""
+        """Let a worker claim the run that this frame requested and opened."""
         run = derived.run_id(ContextId(context_id), Version(asked))
         await self.execute(
             "INSERT INTO claims (effect_id, kind, context_id, version, run_id, service, worker_id) "
@@ -142,7 +143,7 @@ class Desk:
         )
 
     async def claimed_call(self, context_id: str, call: str, worker_id: str, *, attempt: int = 1) -> None:
-        """A worker has the call."""
+        """Let a worker claim the newest call of this id."""
         row = await self.row(
             "SELECT dispatched_version, requested_version, ordinal FROM tool_calls "
             "WHERE context_id = %s AND tool_call_id = %s ORDER BY requested_version DESC",
@@ -168,14 +169,14 @@ class Desk:
         return None if row is None else row[0]
 
     async def run(self, context_id: str, asked: int) -> Any:
-        """Status and error code of the run that this frame asked for."""
+        """Returns the status and the error code of the run that this frame requested."""
         return await self.row(
             "SELECT status, error_code FROM runs WHERE context_id = %s AND requested_version = %s",
             *(context_id, asked),
         )
 
     async def call(self, context_id: str, call: str) -> Any:
-        """Status and result of the newest call of this id."""
+        """Returns the status and the result of the newest call of this id."""
         return await self.row(
             "SELECT status, result FROM tool_calls WHERE context_id = %s AND tool_call_id = %s "
             "ORDER BY requested_version DESC, ordinal DESC",
@@ -183,13 +184,13 @@ class Desk:
         )
 
     async def open_run(self, context_id: str) -> Any:
-        """The version that opened the run that is open."""
+        """Returns the version that opened the open run."""
         return await self.value(
             "SELECT opened_version FROM runs WHERE context_id = %s AND status = 'open'", context_id
         )
 
     async def texts(self, context_id: str) -> list[str]:
-        """The contents of the context's messages; of one that calls, the ids of its calls."""
+        """Returns the contents of the context's messages; for a message with calls, the ids of the calls."""
         context = await self.value("SELECT context_at(%s)", context_id)
         return [
             "calls " + " ".join(call["id"] for call in message["tool_calls"])
@@ -200,19 +201,19 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(address: str):
+async def harness(address: str):
     async with (
         Projecting(address) as projecting,
         await psycopg.AsyncConnection.connect(address, autocommit=True) as connection,
     ):
-        yield Desk(projecting, connection)
+        yield TimekeeperHarness(projecting, connection)
 
 
-def at_desk(address: str, test: Any) -> None:
-    """Play a test at a desk of its own."""
+def with_harness(address: str, test: Any) -> None:
+    """Run a test with a harness of its own."""
 
     async def play() -> None:
-        async with asyncio.timeout(ON_SERVERS), desk(address) as made:
+        async with asyncio.timeout(ON_SERVERS), harness(address) as made:
             await test(made)
 
     asyncio.run(play())

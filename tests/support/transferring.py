@@ -1,4 +1,4 @@
-"""Export and import between two databases, as the commands do it, and in a process that kills itself."""
+"""Exports and imports between two databases like the commands, also in a process that kills itself."""
 
 import asyncio
 import io
@@ -23,7 +23,7 @@ preload(__name__)
 
 
 def random_log(seeds):
-    """Random conversations on one log, a frame of each in turn, and their ids."""
+    """Returns random conversations on one log, interleaved frame by frame, and their ids."""
     log = Log()
     conversations = {}
     for seed in seeds:
@@ -39,7 +39,7 @@ def random_log(seeds):
 
 
 def exported(address, *context_ids):
-    """What an export of these conversations writes, or of all if none is given."""
+    """Returns what an export of these conversations writes, or of all if none is given."""
 
     async def run():
         out = io.BytesIO()
@@ -66,8 +66,8 @@ def imported(address, content):
 
 
 def killed_while_importing(address, content, point, times):
-    """Import in another process, which kills itself when it comes to this point for the `times`-th time; its exit
-    code."""
+    """Import in another process, which kills itself when it reaches this point for the `times`-th time. Returns its
+    exit code."""
     with Process(_import_and_die, address, content, point, times) as process:
         return process.ended()
 

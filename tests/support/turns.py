@@ -1,11 +1,11 @@
-"""Turns of the event loop: every task that can continue does, and no time passes."""
+"""Iterations of the event loop: every task that can continue does, and no time passes."""
 
 from collections.abc import Generator
 from types import coroutine
 
 
 async def turns(count: int = 20) -> None:
-    """Let everything else go on, so many times."""
+    """Let all other tasks continue this many times."""
     for _ in range(count):
         await _turn()
 

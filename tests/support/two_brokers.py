@@ -1,4 +1,4 @@
-"""A cluster of two real brokers, of which the second can be killed or frozen: topics with two copies, or none left."""
+"""A cluster of two real brokers. The second one can be killed or frozen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.formatted import formatted
+from tests.support.formatted_broker import formatted
 
 from frameledger_services.embedded import java, kafka, ports
 from frameledger_services.embedded.broker_settings import LOG4J, broker_settings
@@ -18,7 +18,7 @@ from frameledger_services.embedded.running import running, start, stop, wait_unt
 
 
 class TwoBrokers:
-    """The first also is the controller, and stays. Both are named in the address."""
+    """The first broker is also the controller and always runs. The address names both."""
 
     def __init__(self, directory: Path, first: KafkaServer) -> None:
         home = directory / "second"
@@ -31,19 +31,19 @@ class TwoBrokers:
         self.rise()
 
     def begin(self) -> None:
-        """Starts the second, unless it is running, and does not wait for it. In the main thread: the kernel ends a
-        server with the thread that started it."""
+        """Start the second broker unless it is running, without waiting for it. Call it in the main thread: the kernel
+        kills a server when the thread that started it ends."""
         if self._process is None:
             self._process = start(self._program)
 
     def rise(self) -> None:
-        """Starts the second and waits until it answers. Call it in the main thread too."""
+        """Start the second broker and wait until it answers. Call it in the main thread too."""
         self.begin()
         assert self._process is not None
         wait_until_ready(self._program, self._process)
 
     def kill(self) -> None:
-        """Kills it if it is running."""
+        """Kill the second broker if it is running."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -70,7 +70,7 @@ def two_brokers(directory: Path) -> Iterator[TwoBrokers]:
 
 
 def _second(first: Path, home: Path, port: int) -> Program:
-    """A broker of the first one's cluster, formatted."""
+    """Returns the program of another broker of the first one's cluster, formatted."""
     settings = broker_settings(home / "data", port, controller_port=0)
     settings |= {
         "process.roles": "broker",

@@ -1,4 +1,4 @@
-"""An operator who unparks, and what that publishes."""
+"""Runs `unpark` and records what it publishes."""
 
 from contextlib import asynccontextmanager
 

@@ -1,4 +1,4 @@
-"""The web page in a real browser: how a test opens it, what it shows, and what it may never do."""
+"""The web page in a real browser: opens it, reads its content, and checks that it has no errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.polling import POLL_SECONDS
 
 expect.set_options(timeout=ON_SERVERS * 1000)
 
-# One question for all of a context: a question for each message would take most of a test's time.
+# One call for the whole context: a call for each message would take most of a test's time.
 READ_CONTEXT = """section => {
     const texts = (from, selector) => [...from.querySelectorAll(selector)].map(one => one.textContent);
     return {
@@ -45,16 +45,16 @@ BEYOND_THE_EDGE = """() => [...document.querySelectorAll('body, body *')].filter
         return false;
     }
 }).map(one => one.outerHTML.slice(0, 100))"""
-"""Elements that reach beyond the edge of the screen without being in anything scrollable."""
+"""Elements that extend beyond the edge of the screen and are not in a scrollable element."""
 
 FAILED = "Failed to load resource"
 """What a browser logs by itself for a problem response, which some tests expect."""
 
 
-# Without slots: Playwright keeps what it made of a method in the object that has it.
+# Without slots: Playwright stores a wrapper of a method on its object.
 @dataclass
 class Faults:
-    """The complaints of the browser, and the addresses that it requested."""
+    """The errors that the browser logged, and the addresses that it requested."""
 
     origin: str
     found: list[str] = field(default_factory=list)
@@ -79,13 +79,13 @@ class Webpage:
     origin: str
 
     def list(self, **state: Any) -> Locator:
-        """Open the list; its rows."""
+        """Open the list. Returns its rows."""
         self.page.goto(f"{self.origin}/{_query(state)}")
         expect(self.page.get_by_role("table", name="Conversations")).to_be_visible()
         return self.page.locator("tr[data-context]")
 
     def open(self, context_id: str, **state: Any) -> Locator:
-        """Open a conversation; its context, or the view that `tab` names."""
+        """Open a conversation. Returns its context, or the view that `tab` names."""
         self.page.goto(f"{self.origin}/c/{quote(context_id, safe='')}{_query(state)}")
         if "tab" not in state:
             return self.shown(state.get("at"))
@@ -94,7 +94,7 @@ class Webpage:
         return self.page.get_by_role("main")
 
     def shown(self, version: int | None = None) -> Locator:
-        """Wait until a context is there, of this version if one is given."""
+        """Wait until a context is shown, of this version if one is given."""
         context = self.page.get_by_role("region", name="Context", exact=True)
         expect(context).to_be_visible()
         if version is not None:
@@ -102,18 +102,18 @@ class Webpage:
         return context
 
     def read(self, version: int | None = None) -> dict[str, Any]:
-        """What is shown of the context, once it is that of this version."""
+        """Returns the shown context, once it is that of this version."""
         found: dict[str, Any] = self.shown(version).evaluate(READ_CONTEXT)
         return found
 
     def settle(self) -> None:
-        """Wait until all that it asked for is there. A conversation that is followed is never idle: its stream is open,
-        and what it loads first has come once its frames have."""
+        """Wait until everything that the page requested has arrived. A followed conversation is never idle, because its
+        stream is open; its first content is complete once its frames are shown."""
         expect(self.page.locator("main.waiting, [aria-busy=true]")).to_have_count(0)
         self.page.evaluate("document.fonts.ready")
 
     def check_accessible(self, *themes: Literal["light", "dark"]) -> None:
-        """axe finds nothing wrong with what is shown, in each of these themes."""
+        """Assert that axe finds no accessibility problems in each of these themes."""
         for theme in themes:
             self.page.emulate_media(color_scheme=theme)
             self.settle()
@@ -121,10 +121,10 @@ class Webpage:
             assert found.violations_count == 0, found.generate_report()
 
     def check_narrow(self) -> None:
-        """On a screen of 400 pixels nothing has to be scrolled sideways."""
+        """Assert that nothing has to be scrolled sideways on a screen of 400 pixels."""
         self.page.set_viewport_size({"width": 400, "height": 800})
         self.settle()
-        # What is drawn to its width is drawn anew once the browser has told the new one.
+        # Elements that depend on the width are drawn again once the browser reports the new width.
         until = time.monotonic() + ON_SERVERS
         while (found := self._beyond_the_edge()) != ([], 400):
             assert time.monotonic() < until, found
@@ -143,8 +143,8 @@ class Webpage:
 
 @contextmanager
 def opened(context: BrowserContext, origin: str) -> Iterator[Webpage]:
-    """A page in this browser. At the end, it must have no complaints, and must have requested nothing but the
-    gateway."""
+    """Yields a page in this browser. At the end, the browser must have logged no errors, and the page must have
+    requested nothing but the gateway."""
     page, faults = context.new_page(), Faults(origin)
     page.set_default_timeout(ON_SERVERS * 1000)
     page.on("console", faults.said)
@@ -161,7 +161,7 @@ def opened(context: BrowserContext, origin: str) -> Iterator[Webpage]:
 
 
 def words_of(message: dict[str, Any]) -> list[str]:
-    """The texts of a message, each of which the page has to show as it is."""
+    """Returns the texts of a message, each of which the page has to show unchanged."""
     if "llm" in message:
         return [message["message"]["text"]]
     content = message.get("content")
@@ -175,5 +175,5 @@ def _query(state: dict[str, Any]) -> str:
 
 
 def as_json(value: Any) -> str:
-    """As `JSON.stringify` writes it."""
+    """Returns JSON as `JSON.stringify` writes it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

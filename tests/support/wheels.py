@@ -1,7 +1,7 @@
-"""Wheels of what is installed here, for environments that are made without a network.
+"""Packs installed distributions as wheels again, to create environments without a network.
 
-What an installer unpacked is packed again, not compressed. pip would look for each package in its index once more, in
-ten times the processor time; what is installed was verified when it came.
+The wheels are not compressed. Installing from an index would take ten times the processor time, and the installed files
+were verified when they were downloaded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def packed(name: str, folder: Path) -> Path:
 
 
 def _tag(one: Distribution) -> str:
-    """Interpreters, ABIs and platforms, as the name of its wheel had them."""
+    """Returns interpreters, ABIs and platforms, as in the name of the original wheel."""
     tags = message_from_string(one.read_text("WHEEL") or "").get_all("Tag") or []
     return "-".join(
         ".".join(sorted(set(parts))) for parts in zip(*(tag.split("-") for tag in tags), strict=True)
@@ -37,7 +37,7 @@ def _tag(one: Distribution) -> str:
 
 
 def _is_of_the_wheel(file: PackagePath, about: PackagePath) -> bool:
-    """Bytecode and the commands beside the interpreter are made by whoever installs it."""
+    """Whether a file belongs in a wheel. The installer creates bytecode, and commands next to the interpreter."""
     if ".." in file.parts or file.suffix == ".pyc":
         return False
     return not (file.parent == about and file.name in MADE_BY_INSTALLERS)

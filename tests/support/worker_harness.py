@@ -1,4 +1,4 @@
-"""Topics, a database and workers whose jobs a test controls, for tests of `work`."""
+"""Topics, a database, and workers whose jobs a test controls, for tests of `work`."""
 
 import asyncio
 import itertools
@@ -25,14 +25,14 @@ _services = itertools.count(1)
 
 
 SHORT_LEASE = {"work_lease_secs": scaled(2.0)}
-"""For tests in which a lease has to end. On a busy machine another one may end too: such tests do not count
+"""For tests in which a lease has to expire. On a busy machine another one may expire too, so such tests do not count
 attempts."""
 
 
 @pytest.fixture
-def office(log_settings, database, monkeypatch):
-    """Yields topics, a database and conversations in it. A lease is longer than a busy machine keeps a worker waiting,
-    and a worker that is ready reads cancellations."""
+def harness(log_settings, database, monkeypatch):
+    """Topics, a database and conversations. A lease lasts longer than a busy machine delays a worker, and a worker that
+    is ready reads cancellations."""
     monkeypatch.setattr(session, "FOLLOW_SECONDS", ON_SERVERS)
     settings = log_settings.model_copy(
         update={
@@ -44,10 +44,10 @@ def office(log_settings, database, monkeypatch):
         }
     )
     asyncio.run(make(settings))
-    return Office(settings, database)
+    return WorkerHarness(settings, database)
 
 
-class Office:
+class WorkerHarness:
     def __init__(self, settings, address):
         self.settings = settings
         self.names = TopicNames(settings.topic_prefix)
@@ -129,26 +129,26 @@ async def working(*workers):
             stopping.set()
 
 
-class Desk:
-    """The jobs that were started, and when they may end."""
+class HeldJobs:
+    """Jobs that run until the test ends them, or their worker stops them."""
 
     def __init__(self, ending="done"):
         self.begun = []
         self.claimed = []
-        self.jobs = {}
+        self.by_context = {}
         self.sessions = []
-        self.told = []
+        self.stopped = []
         self.at = {}
         self._may_end = {}
         self._changed = asyncio.Condition()
         self.ending = ending
 
     async def hold(self, job, session):
-        """Continues until it is stopped or allowed to end."""
+        """Run a job until it is stopped or the test ends it."""
         name = job.claimed.context_id
         may_end = self._may_end.setdefault(name, asyncio.Event())
         self.sessions.append(session)
-        self.jobs[name] = job
+        self.by_context[name] = job
         async with self._changed:
             self.begun.append(name)
             self.claimed.append(job.claimed)
@@ -160,7 +160,7 @@ class Desk:
         if may_end.is_set():
             return self.ending
         async with self._changed:
-            self.told.append((name, job.stop_reason))
+            self.stopped.append((name, job.stop_reason))
             self.at[name] = time.monotonic()
             self._changed.notify_all()
         return "over" if job.stop_reason == "obsolete" else "release"
@@ -176,5 +176,5 @@ class Desk:
     async def until_begun(self, *names):
         await self.until(lambda: set(names) <= set(self.begun))
 
-    async def until_told(self, *told):
-        await self.until(lambda: set(told) <= set(self.told))
+    async def until_stopped(self, *told):
+        await self.until(lambda: set(told) <= set(self.stopped))

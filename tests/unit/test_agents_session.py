@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.bounds import IN_PROCESS
-from tests.support.ledger_in_memory import Ledger, Said
+from tests.support.conversation_in_memory import ConversationInMemory, Said
 from tests.support.turns import turns
 
 from frameledger.frames import LLMContextEraseFrame, LLMMessagesAppendFrame
@@ -52,7 +52,7 @@ MOVES = st.one_of(
 @given(st.lists(MOVES, max_size=25), st.lists(st.sampled_from([None, None, "lost", "unheard"]), max_size=25))
 def test_it_is_a_list_of_items_byte_for_byte_whatever_is_lost_and_sent_again(moves, faults):
     async def scenario():
-        ledger, items = Ledger(faults=list(faults)), []
+        ledger, items = ConversationInMemory(faults=list(faults)), []
         # Another session continues after every step, as after a crash.
         for move, given_ in moves:
             one = session(ledger)
@@ -76,7 +76,7 @@ def test_it_is_a_list_of_items_byte_for_byte_whatever_is_lost_and_sent_again(mov
 
 def test_of_two_who_pop_at_once_each_gets_another_item():
     async def scenario():
-        ledger = Ledger()
+        ledger = ConversationInMemory()
         one, other = session(ledger), session(ledger)
         await one.add_items(ITEMS[:3])
         popped = await asyncio.gather(one.pop_item(), other.pop_item())
@@ -88,7 +88,7 @@ def test_of_two_who_pop_at_once_each_gets_another_item():
 
 def test_beyond_the_gaps_that_are_remembered_items_are_popped_all_the_same():
     async def scenario():
-        ledger = Ledger()
+        ledger = ConversationInMemory()
         one = session(ledger)
         for _ in range(260):
             await one.add_items(ITEMS[:2])
@@ -103,7 +103,7 @@ def test_beyond_the_gaps_that_are_remembered_items_are_popped_all_the_same():
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_cancelled_call_is_carried_out_first(times):
     async def scenario():
-        ledger = Ledger(gate=asyncio.Event())
+        ledger = ConversationInMemory(gate=asyncio.Event())
         task = asyncio.ensure_future(session(ledger).add_items(ITEMS[:1]))
         for _ in range(times):
             await asyncio.wait([task], timeout=0)
@@ -120,7 +120,7 @@ def test_a_cancelled_call_is_carried_out_first(times):
 
 def test_it_keeps_its_history_elsewhere_and_asks_for_nothing():
     async def scenario():
-        ledger = Ledger()
+        ledger = ConversationInMemory()
         await session(ledger).add_items(ITEMS)
         await session(ledger).clear_session()
         terms = ledger.folding.state.terms
@@ -130,7 +130,7 @@ def test_it_keeps_its_history_elsewhere_and_asks_for_nothing():
 
 
 @dataclass
-class ParkedLedger(Ledger):
+class ParkedLedger(ConversationInMemory):
     """From `parked_version` on, frames are stored and not folded; a read is older than that with `is_late`."""
 
     parked_version: int | None = None
@@ -175,7 +175,7 @@ def test_each_method_says_that_the_conversation_is_parked(call, is_late):
 
 def test_what_is_no_item_is_refused_before_anything_is_published():
     async def scenario():
-        ledger = Ledger()
+        ledger = ConversationInMemory()
         with pytest.raises(TypeError, match="str is not an item of a session"):
             await session(ledger).add_items([ITEMS[0], "a text"])
         assert ledger.frames == []
@@ -194,7 +194,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_session_that_outlives_its_conversation_keeps_the_next_one_too(change):
     async def scenario():
-        ledger = Ledger()
+        ledger = ConversationInMemory()
         one = session(ledger)
         await one.add_items(ITEMS[:2])
         ledger.folding.step(LLMContextEraseFrame(why="request 17"))
@@ -208,7 +208,7 @@ def test_a_session_that_outlives_its_conversation_keeps_the_next_one_too(change)
 
 
 @dataclass
-class ListeningLedger(Ledger):
+class ListeningLedger(ConversationInMemory):
     """A ledger that notes all that is published."""
 
     sent: list = field(default_factory=list)
@@ -236,7 +236,7 @@ def test_what_comes_with_each_change_has_the_same_bytes_each_time():
 
 
 @dataclass
-class RefusingLedger(Ledger):
+class RefusingLedger(ConversationInMemory):
     """A ledger whose projector rejects what is published, once it `refuses`."""
 
     refuses: bool = False
@@ -271,7 +271,7 @@ def test_a_broker_that_is_away_is_asked_again_after_a_pause(monkeypatch, pause, 
     monkeypatch.setattr("frameledger_services.agents_sdk.session.PAUSE_SECONDS", pause)
 
     @dataclass
-    class Away(Ledger):
+    class Away(ConversationInMemory):
         asked: int = 0
 
         async def publish(self, context_id, *inputs, within, wait=False):
@@ -290,7 +290,7 @@ def test_a_broker_that_is_away_is_asked_again_after_a_pause(monkeypatch, pause, 
 
 
 def test_a_broker_that_stays_away_is_told_at_the_deadline():
-    class Away(Ledger):
+    class Away(ConversationInMemory):
         async def publish(self, context_id, *inputs, within, wait=False):
             raise BrokerError("no broker answers")
 

@@ -33,7 +33,7 @@ account.begin("b")
 account.begin("a")
 spend()
 account.settle()
-print(json.dumps(account.told()))
+print(json.dumps(account.as_lists()))
 """
 
 
@@ -66,9 +66,9 @@ def test_what_still_runs_has_cost_something_too():
 
 def test_the_costs_of_other_processes_are_added_up():
     account = Account()
-    account.hear({"a": [1.0, 2.0, 3.0]})
-    account.hear({"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]})
-    assert account.told() == {"a": [2.0, 4.0, 6.0], "b": [4.0, 5.0, 6.0]}
+    account.add_lists({"a": [1.0, 2.0, 3.0]})
+    account.add_lists({"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]})
+    assert account.as_lists() == {"a": [2.0, 4.0, 6.0], "b": [4.0, 5.0, 6.0]}
 
 
 def test_what_was_measured_takes_the_place_of_what_was_known_and_the_longest_come_first(tmp_path):

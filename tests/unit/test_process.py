@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.support import left_running
+from tests.support import leaking_process
 
 
 def logged(output):
@@ -24,7 +24,7 @@ def logged(output):
 )
 def test_a_process_ends_though_what_its_service_left_does_not(tmp_path, leaves, left):
     output = tmp_path / "output"
-    with left_running.service(leaves, output) as process:
+    with leaking_process.service(leaves, output) as process:
         assert process.hear() == "serving"
         assert process.stop() == 0
     [event], printed = logged(output)
@@ -35,7 +35,7 @@ def test_a_process_ends_though_what_its_service_left_does_not(tmp_path, leaves, 
 @pytest.mark.regression("fault 73")
 def test_a_process_that_ends_without_a_task_still_says_how_its_service_failed(tmp_path):
     output = tmp_path / "output"
-    with left_running.service("a task that goes on", output, fails=True) as process:
+    with leaking_process.service("a task that goes on", output, fails=True) as process:
         assert process.hear() == "serving"
         assert process.stop() == 1
     [event], printed = logged(output)
@@ -45,7 +45,7 @@ def test_a_process_that_ends_without_a_task_still_says_how_its_service_failed(tm
 
 def test_a_program_goes_on_when_everything_that_its_service_left_has_ended(tmp_path):
     output = tmp_path / "output"
-    with left_running.service("a task that ends", output) as process:
+    with leaking_process.service("a task that ends", output) as process:
         assert process.hear() == "serving"
         assert process.stop() == 0
         assert process.hear() == "went on"

@@ -40,16 +40,16 @@ def f():
 
 def test_a_statement_is_executed_when_all_its_written_parts_are():
     executed = Executed(wanted('A = f"UPDATE {table} SET a = 1 WHERE {key} = %s"'))
-    executed.saw("UPDATE b SET a = 2 WHERE c = %s")
+    executed.record("UPDATE b SET a = 2 WHERE c = %s")
     assert executed.missing
-    executed.saw('UPDATE\n  "b" SET a = 1\n  WHERE c = %s')
+    executed.record('UPDATE\n  "b" SET a = 1\n  WHERE c = %s')
     assert not executed.missing
 
 
 def test_what_another_process_executed_is_executed():
     executed = Executed({"a:1": ("a",), "b:1": ("b",), "c:1": ("c",)})
-    executed.saw("a")
-    executed.seen_by_others(["a:1", "c:1"])
+    executed.record("a")
+    executed.record_others(["a:1", "c:1"])
     assert list(executed.missing) == ["c:1"]
 
 

@@ -22,7 +22,7 @@ def test_all_is_run_and_the_first_failure_is_the_exit_code(tmp_path, codes, told
     tests, types, bridges = (
         notes(tmp_path / name, code) for name, code in zip(("tests", "types", "bridges"), codes, strict=True)
     )
-    assert whole.tried(types, tests, bridges) == told
+    assert whole.run_all(types, tests, bridges) == told
     assert sorted(one.name for one in tmp_path.iterdir()) == ["bridges", "tests", "types"]
 
 
@@ -30,7 +30,7 @@ def test_what_ran_beside_the_tests_is_printed_after_them(capfd):
     tests, types, bridges = (
         (sys.executable, "-c", f"print({word!r})") for word in ("tested", "typed", "bridged")
     )
-    assert whole.tried(types, tests, bridges) == 0
+    assert whole.run_all(types, tests, bridges) == 0
     assert capfd.readouterr().out.split() == ["tested", "typed", "bridged"]
 
 
@@ -38,5 +38,5 @@ def test_what_ran_beside_the_tests_is_printed_after_them(capfd):
 def test_nothing_is_left_of_what_ran_beside_tests_that_were_interrupted(tmp_path, code):
     forever = (sys.executable, "-c", "import signal; signal.pause()")
     before = {child.pid for child in psutil.Process().children()}
-    assert whole.tried(forever, notes(tmp_path / "tests", code), forever) == code
+    assert whole.run_all(forever, notes(tmp_path / "tests", code), forever) == code
     assert {child.pid for child in psutil.Process().children()} <= before

@@ -9,7 +9,7 @@ from tests.support.databases import (  # noqa: F401  # fixtures
     migrated_template,
 )
 from tests.support.projecting import settings_of_its_own  # noqa: F401  # a fixture
-from tests.support.servers import nothing_is_left  # noqa: F401  # a fixture
+from tests.support.servers import collect_garbage  # noqa: F401  # a fixture
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ from tests.bridges.agents_sdk.apps import (
     says,
     shell_call,
 )
-from tests.support.ledger_in_memory import Ledger
+from tests.support.conversation_in_memory import ConversationInMemory
 
 from frameledger.frames import LLMContextEraseFrame
 from frameledger_services.agents_sdk import FrameledgerRunHooks
@@ -61,7 +61,7 @@ TOLD = {
 }
 
 
-class Recorded(Ledger):
+class Recorded(ConversationInMemory):
     """Returns the frames of hooks without agent events and mirror frames."""
 
     def told(self):

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.bounds import IN_PROCESS
 from tests.bridges.agents_sdk.apps import TURNS, App
-from tests.support.ledger_in_memory import Ledger
+from tests.support.conversation_in_memory import ConversationInMemory
 
 from frameledger.evolve.state import Runs
 from frameledger_services.agents_sdk import FrameledgerRunHooks, FrameledgerSession
@@ -65,7 +65,7 @@ def in_order(value):
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_each_move_gives_what_the_sdk_s_own_session_gives(moves, faults):
     async def scenario():
-        ours = FrameledgerSession("s", Ledger(faults=list(faults)), within=IN_PROCESS)
+        ours = FrameledgerSession("s", ConversationInMemory(faults=list(faults)), within=IN_PROCESS)
         assert isinstance(ours, Session)
         with closing(SQLiteSession("s")) as theirs:
             for move, given_ in [*moves, ("limit", None), ("get", None)]:
@@ -91,7 +91,7 @@ async def played(session, hooks, turns):
 @example([(kind, True) for kind in TURNS], [], True)
 def test_runs_leave_what_they_leave_in_the_sdk_s_own_session(turns, faults, with_hooks):
     async def scenario():
-        ledger = Ledger(faults=list(faults))
+        ledger = ConversationInMemory(faults=list(faults))
         ours = FrameledgerSession("s", ledger, within=IN_PROCESS)
         hooks = FrameledgerRunHooks("s", ledger) if with_hooks else None
         held = await played(ours, hooks, turns)

@@ -7,7 +7,7 @@ import pytest
 from tests.bounds import ON_SERVERS
 from tests.bridges.pipecat.bots import Answer, Bot, until
 from tests.bridges.pipecat.recording import as_bytes, stored_bytes
-from tests.support.formatted import formatted
+from tests.support.formatted_broker import formatted
 from tests.support.projecting import make_topics
 
 from frameledger.fold import Conversation, fold

@@ -12,8 +12,8 @@ from aiokafka.client import AIOKafkaClient
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> asyncio.Queue[None]:
-    """Clients of this process that ask for the coordinator of a group get this error. Returns a queue with an item for
-    each such request."""
+    """Let every request for the coordinator of a group in this process fail with this error. Returns a queue with an
+    item for each such request."""
     asked: asyncio.Queue[None] = asyncio.Queue()
 
     async def no_coordinator(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""A new broker's files without Java: a process formats one broker, and the others get copies.
+"""The files of a formatted broker, without starting Java: each process formats one broker and copies its files.
 
 Formatting takes one second of processor time, more than half of the start of a broker.
 """
@@ -17,8 +17,8 @@ _CLUSTER_ID = re.compile(rb"^cluster\.id=.*$", re.M)
 
 
 def formatted(directory: Path) -> Path:
-    """Put the files of a formatted broker, of a cluster of its own, where `kafka.prepare` looks for them. Returns the
-    directory. Not for tests of what formatting does."""
+    """Copy the files of a formatted broker to where `kafka.prepare` looks for them, with a new cluster id. Returns the
+    directory. Not for tests of the formatting itself."""
     home = directory / "kafka"
     make(directory)
     for name, content in _files().items():
@@ -30,7 +30,7 @@ def formatted(directory: Path) -> Path:
 
 @lru_cache(maxsize=1)
 def _files() -> dict[Path, bytes]:
-    """What formatting makes, by its place in the broker's folder."""
+    """Returns the files that formatting creates, by their path in the broker's folder."""
     with TemporaryDirectory() as folder:
         kafka.prepare(Path(folder), ports.choose(0), software=java.packaged())
         home = Path(folder).resolve() / "kafka"

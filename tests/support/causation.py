@@ -1,4 +1,4 @@
-"""The invariants of causes: every frame of our services has one."""
+"""The invariants of causation ids: every frame of our services has a cause."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import psycopg
 
 APPLICATION = ("LLMSetToolsFrame", "FunctionCallsStartedFrame")
-"""What an application says by itself through a function service."""
+"""Types of frames that an application publishes on its own through a function service."""
 
 
 def without_origin(connection: psycopg.Connection) -> list[tuple[Any, ...]]:
-    """The frames of services whose causes do not lead to a frame that another publisher sent on its own: each with its
-    type, source and outcome, and the type of the frame at which the causes end."""
+    """Returns the frames of services whose causes do not lead to a frame that another publisher sent on its own: each
+    with its type, source and outcome, and the type of the frame at which its causes end."""
     return connection.execute(
         """
         SELECT frame.context_id, frame.version, frame.type, frame.source, frame.outcome, first.type
@@ -36,9 +36,9 @@ _OURS = "^frameledger/(inference/|functions/|timekeeper|projector|unpark)"
 
 
 def not_as_promised(connection: psycopg.Connection) -> list[tuple[Any, ...]]:
-    """The frames of workers with a wrong cause. The right cause is, for a run, the frame that opened it; for the start
-    of a call, the frame that dispatched it; for what follows, the start; and for a cancel, the start or an
-    interruption."""
+    """Returns the frames of workers with a wrong cause. The right cause is, for a run, the frame that opened it; for
+    the start of a call, the frame that dispatched it; for later frames of the call, its start; and for a cancel, the
+    start or an interruption."""
     return connection.execute(
         """
         SELECT frame.context_id, frame.version, frame.type, frame.source, cause.version, cause.type

@@ -19,7 +19,7 @@ UNKNOWN = 2_000_000_011
 
 
 def for_a_database(directory: Path, connection: Connection) -> None:
-    _become_homeless()
+    _lose_home_directory()
     data_directory.remember(directory)
     data_directory.forget(directory)
     try:
@@ -29,14 +29,14 @@ def for_a_database(directory: Path, connection: Connection) -> None:
 
 
 def for_the_cache(connection: Connection) -> None:
-    _become_homeless()
+    _lose_home_directory()
     try:
         java.default_cache()
     except FrameledgerError as error:
         connection.send(str(error))
 
 
-def _become_homeless() -> None:
+def _lose_home_directory() -> None:
     for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
         os.environ.pop(name, None)
     os.setuid(UNKNOWN)

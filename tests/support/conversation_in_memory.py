@@ -1,5 +1,5 @@
-"""A conversation in memory for code that keeps one through a client: the real fold, which accepts repeated frames,
-reached through a connection that loses frames and responses, as Kafka's may."""
+"""A fake of `Client` with one conversation in memory: the real fold, behind a connection that loses frames and
+responses, as Kafka's may."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -21,9 +21,9 @@ class Said:
 
 
 @dataclass
-class Ledger:
-    """The conversation `s`, as `Client` shows it. `faults` are what happens to publications, in turn: `lost` on the way
-    there, or `unheard`, lost on the way back."""
+class ConversationInMemory:
+    """The conversation `s`. `faults` has one fault for each publication: `lost` if the frames are lost, `unheard` if
+    the acknowledgement is."""
 
     folding: Folding = field(default_factory=lambda: Folding(Conversation.new("s")))
     faults: list[str] = field(default_factory=list)

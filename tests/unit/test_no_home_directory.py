@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from tests.support import homeless
+from tests.support import no_home_directory
 from tests.support.processes import Process
 
 pytestmark = [
@@ -13,10 +13,10 @@ pytestmark = [
 
 
 def test_who_configured_nothing_is_told_so(tmp_path):
-    with Process(homeless.for_a_database, tmp_path) as asking:
+    with Process(no_home_directory.for_a_database, tmp_path) as asking:
         assert asking.hear().startswith("No database is configured: run `frameledger up` first")
 
 
 def test_the_jars_of_the_broker_need_a_folder():
-    with Process(homeless.for_the_cache) as asking:
+    with Process(no_home_directory.for_the_cache) as asking:
         assert "set FRAMELEDGER_CACHE_DIR to a folder" in asking.hear()

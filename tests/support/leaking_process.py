@@ -1,4 +1,4 @@
-"""A process whose service stops on request and leaves something running."""
+"""A process whose service stops on request, but leaves a task or a thread running."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Leaves = Literal["a task that ends", "a task that goes on", "a thread that goes 
 
 
 def service(leaves: Leaves, output: Path, *, fails: bool = False) -> Process:
-    """It says `serving`, and `went on` if its program goes on after the service. It writes to `output` what it prints
-    and logs; with `fails` the service raises when it stops."""
+    """Returns the process. It sends `serving`, and `went on` if its program continues after the service. Its prints and
+    logs go to `output`. With `fails` the service raises an error when it stops."""
     return Process(_run, leaves, output, fails)
 
 
 def _run(leaves: Leaves, output: Path, fails: bool, said: Any) -> None:
-    # One that is written when it is flushed or closed.
+    # A buffered file: it is written when it is flushed or closed.
     sys.stdout = sys.stderr = output.open("w", encoding="utf-8")
     logs.configure("info", "json")
 
