@@ -1,9 +1,8 @@
-"""How long the tests wait before they give up: every bound of the suite, with its reason.
+"""How long the tests wait before they fail: every bound of the suite, with its reason.
 
-A bound only ends a test that hangs. What a test waits for is progress, and no test passes or fails by how fast that
-comes. All bounds are scaled by one factor, measured once when the run starts: how much slower this machine is now, with
-its current load, than the machine on which they were chosen. `TEST_SLOWNESS` sets the factor instead; the processes
-that tests start inherit it.
+A bound only ends a test that hangs. Tests wait for progress, and no test depends on its speed. All bounds are scaled
+by one factor, measured once when the run starts: how much slower this machine is now, with its current load, than the
+machine on which they were chosen. `TEST_SLOWNESS` sets the factor instead; the processes that tests start inherit it.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ IN_PROCESS = scaled(30.0)
 """Tasks and threads of one process, and sockets between them. They take milliseconds."""
 
 ONE_ANSWER = scaled(10.0)
-"""One request to a running server: after that it is repeated on a new connection, until `ON_SERVERS` is over."""
+"""One request to a running server. It is repeated on a new connection until `ON_SERVERS` is over."""
 
 ON_SERVERS = scaled(90.0)
-"""Something on a real broker and a real database, other processes included: milliseconds to some seconds, of which
-a rebalance of a consumer group (3 s) and a session that has to time out (6 to 10 s) are the longest."""
+"""An operation on a real broker and a real database, including other processes. It takes milliseconds to seconds; the
+longest are a rebalance of a consumer group (3 s) and a session that has to time out (6 to 10 s)."""
 
 PROGRAM = scaled(300.0)
 """A program that starts servers or many processes of its own, installs a package, or measures a bench."""
 
 BENCH = scaled(600.0)
-"""A bench with its yardsticks, as short as it can be made."""
+"""A bench with its baselines, as short as possible."""

@@ -1,6 +1,6 @@
-"""Keeps what Python compiles, also where the environment forbids it, as some containers do. Otherwise each process of a
-run would compile every module of ours that it imports, and each worker of xdist every test: most commands would take
-twice the time, and a whole run starts a thousand processes.
+"""Lets Python write bytecode, also where the environment disables it, as in some containers. Otherwise each of the
+thousand processes of a run would compile every module of ours that it imports, and each process of xdist every test:
+most commands would take twice as long.
 """
 
 import fcntl
@@ -25,10 +25,10 @@ def keep() -> None:
 
 @contextmanager
 def compiled_by_one(environment: Path = Path(sys.prefix), within: float = PROGRAM) -> Iterator[None]:
-    """Import tests in this block: the first process of an environment goes ahead, and those that arrive meanwhile wait
-    until it has compiled them, and continue together. In a new checkout each of them would compile everything. The
-    kernel frees the lock of a process that dies; those that waited then compile for themselves. So do all processes
-    where the file system has no locks, and a process that has waited `within` seconds for a frozen one.
+    """Import tests in this block: the first process of an environment compiles them, while the others wait and then
+    continue together. In a new checkout each of them would compile everything. If the first process dies, the kernel
+    releases its lock, and the others compile for themselves. So do all processes where the file system has no locks,
+    and a process that has waited `within` seconds for a frozen one.
     """
     place = os.open(environment, os.O_RDONLY)
     try:
@@ -43,7 +43,7 @@ def compiled_by_one(environment: Path = Path(sys.prefix), within: float = PROGRA
 
 
 def _share(place: int, end: float) -> None:
-    """Returns once nobody goes ahead, or at this moment of the monotonic clock."""
+    """Wait until no process holds the lock, or until this time of the monotonic clock."""
     while time.monotonic() < end:
         try:
             fcntl.flock(place, fcntl.LOCK_SH | fcntl.LOCK_NB)

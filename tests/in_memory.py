@@ -1,7 +1,6 @@
-"""Keeps the tests' files in memory, if the machine has room. Every test gets its own database, some three hundred files
-that live for a second. Creating and deleting one takes 0.10 s of processor time on a disk's file system (ext4), and
-0.03 s in memory. No test is about disks: what a server has written survives a SIGKILL of its processes in memory as
-well.
+"""Keeps the tests' files in memory, if the machine has room. Each test has its own database, some three hundred files
+that exist for a second. Creating and deleting it takes 0.10 s of processor time on a disk's file system (ext4), and
+0.03 s in memory. No test needs a disk: files in memory also survive a SIGKILL of the server's processes.
 """
 
 import os
@@ -14,7 +13,7 @@ ENOUGH = 8 * 1024**3
 
 
 def use() -> None:
-    """Let pytest make its temporary folders in memory, unless the environment says where. It keeps those of failed
-    tests and deletes those of earlier runs, wherever they are."""
+    """Let pytest create its temporary folders in memory, unless the environment names a folder. As elsewhere, it keeps
+    those of failed tests and deletes those of earlier runs."""
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))

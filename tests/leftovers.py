@@ -1,6 +1,6 @@
-"""Ends what an aborted run left behind: programs that a test had detached. A fixture or a test ends what it has
-started. But if only pytest gets the signal, the processes of xdist are killed before they can do so; a detached
-`frameledger up` would then continue to run and slow down the next run.
+"""Kills detached programs that an aborted run left behind. Fixtures and tests stop what they start. But if only pytest
+gets the signal, the processes of xdist are killed before they can do so, and a detached `frameledger up` would slow
+down the next run.
 """
 
 from __future__ import annotations

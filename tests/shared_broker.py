@@ -16,12 +16,12 @@ from tests.support.run_broker import ADDRESS_FILE, running, write_address
 
 
 class SharedBroker:
-    """The plug-in of the first process, which owns it."""
+    """The plug-in of the main process, which owns the broker."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._over = Event()
-        # A daemon: if this process does not come to its end in order, the kernel stops the broker as it goes.
+        # A daemon thread: if this process dies, the kernel stops the broker.
         self._thread = Thread(target=self._run, daemon=True)
 
     @pytest.hookimpl(optionalhook=True)
@@ -32,8 +32,8 @@ class SharedBroker:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> None:
-        """Start it. Not before, because pytest makes warnings errors while it collects, in all threads of this process:
-        the import of what downloads the jars raised one."""
+        """Start the broker. Not earlier, because pytest turns warnings into errors during collection, in all threads of
+        this process, and importing the modules that download the jars raised one."""
         self._thread.start()
 
     @pytest.hookimpl(optionalhook=True)
@@ -41,7 +41,8 @@ class SharedBroker:
         node.workerinput[ADDRESS_FILE] = str(self._file)
 
     def pytest_sessionfinish(self) -> None:
-        """After xdist's own, which is registered later, and before pytest deletes the folder of this run."""
+        """Stop the broker. Runs after xdist's hook, which is registered later, and before pytest deletes the folder of
+        this run."""
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -62,6 +63,6 @@ class SharedBroker:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Only where processes of xdist are going to be started."""
+    """Register the plug-in in the main process of xdist."""
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SharedBroker(config))

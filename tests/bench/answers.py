@@ -1,4 +1,4 @@
-"""The benches of inference, functions, gateway, telemetry and audit, a little of everything: each figure comes out."""
+"""The benches of inference, functions, gateway, telemetry and audit measure every figure, with small numbers."""
 
 import json
 import os
@@ -94,7 +94,7 @@ def test_every_figure_is_taken_on_servers_that_exist(part, kafka, postgres):
     assert {figure["name"]: figure["goal"] for figure in figures} == GOALS[part]
     for figure in figures:
         assert figure["yardstick"] > 0, figure
-        # What is added to the bare road is a difference, and below zero where a busy machine was slow with the other.
+        # The time on top of the bare road is a difference. It is negative if a busy machine slowed the bare road.
         assert figure["value"] > 0 or "on top of" in figure["name"], figure
 
 

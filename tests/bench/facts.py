@@ -1,8 +1,8 @@
-"""How fast facts are found among many: `python -m tests.bench.facts`, run by `make bench`.
+"""Measures queries on large tables: `python -m tests.bench.facts`, run by `make bench`.
 
-FACTS_RUNS=1000000 makes a million runs and ten million frames, which take minutes and gigabytes of disk; by default it
-is a tenth of that. Every question of the first day in `infra/queries.md` is held to a second, and every view that names
-conversations, asked for one of them, to 20 milliseconds.
+FACTS_RUNS=1000000 creates a million runs and ten million frames, which takes minutes and gigabytes of disk. The default
+is a tenth of that. Every query of the first day in `infra/queries.md` has a limit of a second, and every view with
+conversations, queried for one of them, a limit of 20 milliseconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ORDER BY viewname
 
 
 def questions() -> list[tuple[str, str]]:
-    """The questions of the first day: what the page says of each, and its query."""
+    """Returns the queries of the first day, each with its text on the page."""
     section = PAGE.read_text(encoding="utf-8").split("## The first day")[1].split("\n## ")[0]
     parts = re.split(r"```sql\n(SELECT.*?)```", section, flags=re.DOTALL)
     named = (re.split("[:,.]", before.strip().split("\n\n")[-1])[0] for before in parts[::2])
@@ -45,7 +45,8 @@ def questions() -> list[tuple[str, str]]:
 
 
 def measured(connection: psycopg.Connection, runs: int) -> list[Figure]:
-    """All figures, the first run of each query left out: the day is in memory then, as that of today is."""
+    """Returns all figures, without the first run of each query: afterwards that day is in memory, as today usually
+    is."""
 
     def ask(query: str, *parameters: object) -> Callable[[], object]:
         return lambda: connection.execute(query, parameters or None).fetchall()

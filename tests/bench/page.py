@@ -1,7 +1,7 @@
-"""How fast the page is with a long conversation, in a real browser: `python -m tests.bench.page`, run by `make bench`.
+"""Measures the page with a long conversation in a real browser: `python -m tests.bench.page`, run by `make bench`.
 
-Ten thousand frames and a thousand messages. What a person waits for is held to milliseconds of a quiet machine: a step
-has to fit between two pictures of the screen. The first sight has a yardstick, too: a bare page with the same messages.
+The conversation has ten thousand frames and a thousand messages. Limits are in milliseconds on an idle machine: a step
+has to fit into one frame of the screen. The first display is also compared with a bare page with the same messages.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from frameledger_services.store import migration
 CONTEXT_ID = "long"
 TURNS = 500
 WORDS = 17
-"""Pieces of an answer: with what stands around them a turn has 20 frames, and two messages."""
+"""Pieces of an answer. With its other frames a turn has 20 frames, and two messages."""
 
 ROUNDS = 5
 STEPS = 100
@@ -49,7 +49,7 @@ SAW = """() => new MutationObserver((_, observer) => {
         document.documentElement.dataset.seen = performance.now();
     }));
 }).observe(document, {childList: true, subtree: true})"""
-"""Notes when a page's messages were first drawn, in milliseconds since it was asked for."""
+"""Records when a page's messages were first drawn, in milliseconds since navigation."""
 
 MOVE = """async versions => {
     const slider = document.querySelector('input[type=range]');

@@ -1,4 +1,4 @@
-"""The bench of the road, a little of everything: each figure comes out, whatever it says about this machine."""
+"""`frameledger bench road` measures every figure, with small numbers."""
 
 import json
 import os

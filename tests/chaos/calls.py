@@ -1,7 +1,7 @@
-"""Calls among workers and projectors that die and freeze, many times over: run by `make chaos`, not by `make test`.
+"""Calls while workers and projectors die and freeze, repeatedly: run by `make chaos`, not by `make test`.
 
-Each round draws what befalls three workers and a projector, and which conversations are interrupted, from a seed that
-is printed with the schedule: CHAOS_SEED=... plays the same rounds again, CHAOS_ROUNDS=... sets how many there are.
+Each round draws the faults of three workers and a projector, and which conversations are interrupted, from a seed that
+is printed with the schedule. CHAOS_SEED=... repeats the same rounds, CHAOS_ROUNDS=... sets their number.
 """
 
 import os
@@ -57,7 +57,7 @@ def test_calls_are_run_once_whatever_befalls_those_who_work_on_them(pipeline, tm
 
 
 def _round(pipeline, effects, path, number, plans, at, talks):
-    """The workers share a service. Another one finishes what they leave; then those who were frozen come back."""
+    """The workers share a service. Another worker finishes their work; then the frozen ones resume."""
     short, long = (pipeline.settings.model_copy(update=update) for update in (DOOMED, HEIRS))
     with ExitStack() as stack:
         dying = stack.enter_context(projector(pipeline.settings, ProjectorPlan(at)))

@@ -1,4 +1,4 @@
-"""Faults drawn by a seed, on the same real servers as `integration/`: their fixtures."""
+"""Fixtures of the chaos tests: the same real servers as in `integration/`."""
 
 from tests.support.commands import command  # noqa: F401  # a fixture
 from tests.support.databases import (  # noqa: F401  # fixtures

@@ -1,9 +1,9 @@
-"""What befalls the database, many times over: run by `make chaos`, not by `make test`.
+"""Faults of the database, repeatedly: run by `make chaos`, not by `make test`.
 
-A standby without the latest commits takes over; PostgreSQL is killed, or a right is taken away, again and again;
-readers are cut off and nobody tells them. Each round has topics and a database of its own, and draws from a seed that
-is printed: CHAOS_SEED=... plays the same rounds again. CHAOS_ROUNDS=... are shared among the tests here and in
-`topics`, and each has one at least.
+A standby without the latest commits takes over; PostgreSQL is killed, or a permission is revoked, again and again;
+connections of readers are cut without notice. Each round has its own topics and database, and draws from a seed that is
+printed. CHAOS_SEED=... repeats the same rounds. CHAOS_ROUNDS=... is divided among the tests here and in `topics`, each
+of which has at least one round.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ SEEN = {
     "one runs": "SELECT count(*) > 0 FROM tool_calls WHERE status <> 'announced' AND status <> 'dispatched'",
     "one has ended": "SELECT count(*) > 0 FROM tool_calls WHERE result IS NOT NULL",
 }
-"""Moments, each with the question whose answer is true from then on."""
+"""Moments, each with a query that is true from then on."""
 
 DEADLY_POINTS = {
     STATEMENT_PER_TABLE: (
@@ -66,7 +66,7 @@ DEADLY_POINTS = {
         "after commit",
     ),
 }
-"""Points that a projector comes to in every batch, by how it writes."""
+"""Points that a projector reaches in every batch, by its way of writing."""
 
 RIGHTS = (
     "INSERT ON frames",
@@ -78,14 +78,14 @@ RIGHTS = (
 
 
 def rounds(test: str) -> Iterator[tuple[int, random.Random]]:
-    """The rounds of a test, each with what it draws from."""
+    """Yields the rounds of a test, each with its source of random numbers."""
     print(f"\nCHAOS_SEED={SEED} CHAOS_ROUNDS={ROUNDS}")
     for number in range(1, max(1, ROUNDS // TESTS) + 1):
         yield number, random.Random(f"{SEED} {test} {number}")
 
 
 def drawn_talks(draw: random.Random, name: str) -> dict[str, tuple[str, bool]]:
-    """Conversations, each with the function that its model calls and whether it is interrupted."""
+    """Returns conversations, each with the function that its model calls and whether it is interrupted."""
     words = draw.choices(list(NAMES), k=TALKS)
     return {f"{word}-{name}-{place}": (word, draw.random() < 0.3) for place, word in enumerate(words)}
 
@@ -116,7 +116,7 @@ def test_what_a_failover_loses_is_not_done_again(kafka, reference, tmp_path):
 
 
 def _fail_over(servers, pipeline, draw, number, path):
-    """Some calls the standby knows of, others it does not; the projector is killed with the primary, or lives on."""
+    """The standby has some of the calls. The projector is killed with the primary, or survives."""
     short, long = (pipeline.settings.model_copy(update=update) for update in (DOOMED, HEIRS))
     effects, talks = Effects(path), drawn_talks(draw, str(number))
     known, plans = draw.randrange(TALKS), drawn_workers(draw, 2)
@@ -154,7 +154,7 @@ def _fail_over(servers, pipeline, draw, number, path):
 
 
 def end(workers, plans) -> None:
-    """Those who are frozen come back, and find that they have nothing to do any more."""
+    """Frozen workers resume, and find that their work was taken over."""
     for worker, plan in zip(workers, plans, strict=True):
         if plan.signal == signal.SIGSTOP:
             worker.send(signal.SIGCONT)
@@ -176,7 +176,7 @@ def test_deaths_that_no_conversation_caused_park_none(kafka, reference, tmp_path
 
 
 def _die(server, pipeline, settings, draw, number):
-    """Of one thing, so often over the same records that there would be a culprit if one of them could be it."""
+    """One kind of fault, repeated over the same records, so often that a poison record would have been suspected."""
     for burst in range(2):
         small, points = draw.choice(list(DEADLY_POINTS.items()))
         deaths = [draw.choice(points) for _ in range(draw.randint(6, 8))]
@@ -238,7 +238,7 @@ async def _cut_off(pipeline, draw, number):
                     cut()
                 await asyncio.to_thread(pipeline.publish, records[cuts[-1] :])
                 for name in FEW:
-                    # It is told when this is stored, by the database that it lost.
+                    # The lost database notifies it when this is stored.
                     await client.publish(f"{name}-{number}", THE_END, wait=True, within=ON_SERVERS)
             await asyncio.to_thread(pipeline.until_idle, folding)
     for name, task in zip(FEW, reading, strict=True):
@@ -249,8 +249,8 @@ async def _cut_off(pipeline, draw, number):
 
 
 async def _read(client, context_id):
-    """The versions of a conversation's frames, up to its end, each as the client reads it. A question that was on its
-    way when the way was lost is answered with an error; whoever asks goes on where it stood."""
+    """Returns the versions of a conversation's frames up to its end, as a client reads them. A query that was running
+    when the connection was lost raises an error; the reader continues at its position."""
     versions: list[int] = []
     while True:
         with suppress(DatabaseError):

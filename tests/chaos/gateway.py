@@ -1,8 +1,8 @@
-"""The gateway under faults, at length: run by `make chaos`, not by `make test`.
+"""The gateway under faults, for a long time: run by `make chaos`, not by `make test`.
 
-Writers append, hang up and send again, and streams follow them, while what serves them is killed. What is killed when
-is drawn from a seed that is printed: CHAOS_SEED=... draws the same again; CHAOS_APPENDS=... and CHAOS_STREAMS=... set
-how much there is.
+Writers append, disconnect and retry, and streams follow them, while gateways and projectors are killed. The kills are
+drawn from a seed that is printed. CHAOS_SEED=... repeats them; CHAOS_APPENDS=... and CHAOS_STREAMS=... set the numbers
+of appends and streams.
 """
 
 import os
@@ -27,7 +27,7 @@ FOLLOWED_APPENDS = APPENDS // 5
 
 
 class Stage:
-    """A gateway and a projector on a pipeline; each can be killed, and is there again then."""
+    """A gateway and a projector of a pipeline. Each is restarted after it is killed."""
 
     def __init__(self, pipeline, stack):
         self.port = ports.choose(0)
@@ -53,7 +53,7 @@ class Stage:
 
 
 def kill_some(draw, writers, kills):
-    """Kill one of these after another until everything is written, each at a moment that is drawn."""
+    """Kill one of these after another at random moments until everything is written."""
     moments = sorted(draw.sample(range(1, writers.batches), KILLS))
     for moment in moments:
         writers.until_answered(moment)

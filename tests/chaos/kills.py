@@ -1,6 +1,6 @@
-"""The projector is killed at every point of a batch, in either way to write one: run by `make chaos`.
+"""The projector is killed at every point of a batch, for both ways of writing one: run by `make chaos`.
 
-`make test` kills it at all points of the one way and at those of the other where that is another thing.
+`make test` kills it at all points of one way, and at those points of the other that differ.
 """
 
 import itertools

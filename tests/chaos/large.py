@@ -1,7 +1,7 @@
 """A conversation of a million frames, and a hundred thousand conversations at once, in bounded memory.
 
-Run by `make chaos`, not by `make test`: some minutes, most of them to publish. LARGE_FRAMES=... and LARGE_CONTEXTS=...
-set how many there are. What each took is printed.
+Run by `make chaos`, not by `make test`: it takes minutes, mostly to publish. LARGE_FRAMES=... and LARGE_CONTEXTS=...
+set the numbers. The times are printed.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ AT_ONCE = 5_000
 DEADLINE = 1_800.0
 
 MORE_AT_MOST = 1.25
-"""The projector's memory at the end, against that after a tenth."""
+"""The limit of the projector's memory at the end, relative to that after a tenth."""
 
 
 def test_a_conversation_of_a_million_frames(pipeline):
-    """All of it folds as it does in memory, and its last frames cost no more memory than its first."""
+    """The result equals a fold in memory, and the last frames need no more memory than the first."""
     folding = Folding(Conversation.new(ContextId("long")))
     spoken: Counter[str] = Counter()
 
@@ -61,7 +61,7 @@ def test_a_conversation_of_a_million_frames(pipeline):
 
 
 def test_a_hundred_thousand_conversations_that_all_begin_at_once(pipeline):
-    """A frame of each and then another of each: none of them is remembered by then."""
+    """One frame of each conversation, then a second one of each, when none is cached any more."""
     talks = {name: conversation(name, FRAME_BYTES) for name in context_ids(CONTEXTS)}
     frames = ((name, next(talk)) for _ in range(2) for name, talk in talks.items())
     _project(pipeline, frames, 2 * CONTEXTS)
@@ -71,7 +71,7 @@ def test_a_hundred_thousand_conversations_that_all_begin_at_once(pipeline):
 
 
 def _project(pipeline, frames: Iterable[tuple[str, AnyFrame]], count: int) -> None:
-    """Publish everything, then have one projector come to the end of it; its memory on the way is bounded."""
+    """Publish everything, then let one projector store all of it, in bounded memory."""
     began = time.monotonic()
     asyncio.run(_publish(pipeline, frames))
     published = time.monotonic()

@@ -1,7 +1,7 @@
-"""Pairs of faults, many times over: run by `make chaos`, not by `make test`.
+"""Pairs of faults, repeatedly: run by `make chaos`, not by `make test`.
 
-Each round draws two projectors and what befalls them, from a seed that is printed with the schedule: CHAOS_SEED=...
-plays the same rounds again, CHAOS_ROUNDS=... sets how many there are.
+Each round draws the faults of two projectors from a seed that is printed with the schedule. CHAOS_SEED=... repeats the
+same rounds, CHAOS_ROUNDS=... sets their number.
 """
 
 import os
@@ -48,7 +48,7 @@ def test_pairs_of_faults_change_nothing(pipeline):
 
 
 def _round(pipeline, number, plans, drops):
-    """Both are armed from the start. A third one finishes what they leave; then those who were frozen come back."""
+    """Both count points from the start. A third projector finishes their work; then the frozen ones resume."""
     with (
         projector(pipeline.settings, plans[0]) as first,
         projector(pipeline.settings, plans[1]) as second,

@@ -1,7 +1,7 @@
-"""A hundred thousand frames rebuilt while a thousand a second come in; the rebuild is killed and called again.
+"""A hundred thousand frames are rebuilt while a thousand per second arrive; the rebuild is killed and repeated.
 
-Run by `make chaos`, not by `make test`. REBUILD_FRAMES=... and REBUILD_RATE=... set how many there are, CHAOS_SEED=...
-where the rebuild is killed.
+Run by `make chaos`, not by `make test`. REBUILD_FRAMES=... and REBUILD_RATE=... set these numbers, CHAOS_SEED=... the
+point at which the rebuild is killed.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ async def publish(pipeline, frames):
 
 
 async def publish_until(pipeline, frames, over):
-    """Publish `RATE` frames a second until it is over. Returns how many; raises if one is refused."""
+    """Publish `RATE` frames per second until the rebuild ends. Returns their number. Raises if one is refused."""
     published, each = 0, int(RATE * TICK)
     async with Producer(pipeline.settings) as producer:
         while not over.is_set():

@@ -1,7 +1,7 @@
-"""What befalls the log and those who read it, many times over: run by `make chaos`, not by `make test`.
+"""Faults of the log and its readers, repeatedly: run by `make chaos`, not by `make test`.
 
-The topic is made anew while a projector lives or is frozen; several projectors have one name; half of the partitions
-have no leader for twenty seconds. Rounds and seeds are as in `failover`.
+The topic is recreated while a projector runs or is frozen; several projectors have the same instance id; half of the
+partitions have no leader for twenty seconds. Rounds and seeds are as in `failover`.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ from frameledger_services.settings import Settings
 AWAY_SECONDS = 20.0
 
 FROZEN_AT = ("before load", "after load", "after commit", "after send")
-"""Points that a projector comes to in a batch, however it writes it."""
+"""Points that a projector reaches in a batch, whichever way it writes."""
 
 
 def test_a_topic_that_was_made_anew_is_not_gone_on_with_until_somebody_recovers(kafka, reference, run):  # noqa: F811
@@ -57,7 +57,7 @@ def test_a_topic_that_was_made_anew_is_not_gone_on_with_until_somebody_recovers(
 
 
 def _make_anew(pipeline, run, draw, number):
-    """What comes into the new topic is nothing, something else, or all that was in the old one once more."""
+    """The new topic is empty, has other records, or has all records of the old one."""
     point = draw.choice([None, "at rest", draw.choice(FROZEN_AT)])
     old = mixed(f"{number}-old", FEW)
     new = draw.choice([[], old, mixed(f"{number}-new", FEW[:2]), mixed(f"{number}-new", FEW) + old])
@@ -111,7 +111,7 @@ def test_of_projectors_of_one_name_one_goes_on(kafka, reference):  # noqa: F811
 
 
 def _be_named_alike(pipeline, draw, number):
-    """The first one lives, dies or freezes, and may lose its sessions, while others come; then it comes back."""
+    """The first projector runs, dies or freezes, and may lose its sessions, while others start; then it resumes."""
     befalls = draw.choice([None, signal.SIGKILL, signal.SIGSTOP])
     point = draw.choice(PROJECTOR_POINTS if befalls == signal.SIGKILL else FROZEN_AT)
     others, hung_up_on = draw.randint(1, 2), draw.choice(["never", "before", "after"])
@@ -150,7 +150,7 @@ def _be_named_alike(pipeline, draw, number):
 
 
 def _hang_up(pipeline):
-    """End the sessions that own a partition; their pids."""
+    """End the sessions that own a partition. Returns their pids."""
     with psycopg.connect(pipeline.address, autocommit=True) as connection:
         pids = [pid for (pid,) in connection.execute("SELECT DISTINCT owner_pid FROM projections")]
         connection.execute("SELECT pg_terminate_backend(pid, 10000) FROM unnest(%s::int[]) AS pid", (pids,))
@@ -176,7 +176,7 @@ async def _until_both_are_there(cluster):
 
 
 def _be_without_leaders(cluster, pipeline, draw, number, path):
-    """Some calls are under way by then, some are asked for meanwhile, and workers die or freeze."""
+    """Some calls run when the leader is lost, others are requested meanwhile, and workers die or freeze."""
     short, long = (pipeline.settings.model_copy(update=update) for update in (DOOMED, HEIRS))
     effects, talks, plans = Effects(path), drawn_talks(draw, str(number)), drawn_workers(draw, 2)
     earlier, ended = draw.randrange(len(talks) + 1), draw.random() < 0.5

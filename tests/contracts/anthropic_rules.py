@@ -1,11 +1,11 @@
-"""What Anthropic's messages demand of a body beyond its types."""
+"""The rules of Anthropic's Messages API for a request body beyond its types."""
 
 import json
 from itertools import pairwise
 
 
 def keeps_the_rules(body, *, thinking=False):
-    """Fails where the API would refuse the request; `thinking` says that the model was told to think."""
+    """Assert that the API would accept the request. `thinking` says whether extended thinking is enabled."""
     messages = body["messages"]
     roles = [message["role"] for message in messages]
     assert roles[0] == roles[-1] == "user"
@@ -31,7 +31,7 @@ def keeps_the_rules(body, *, thinking=False):
 
 
 def _going_on(messages):
-    """What follows the user's last own words: an answer that goes on with what its calls gave."""
+    """Returns the messages after the user's last own text: an answer that continues with the results of its calls."""
     own = [
         at
         for at, message in enumerate(messages)

@@ -1,3 +1,3 @@
-"""Some contracts are those that a fake shares with a real server, and one is of clients of all of them."""
+"""Fixtures of the contracts: some of them run against real servers as well as fakes."""
 
 from tests.support.servers import collect_garbage  # noqa: F401  # a fixture

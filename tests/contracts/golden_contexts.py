@@ -1,7 +1,7 @@
-"""Thirteen contexts whose requests are held in `golden/`, and what the service and the request add to them.
+"""Thirteen contexts whose request bodies are stored in `golden/`, with the settings of the service and the request.
 
-`python -m tests.contracts.golden_contexts` writes the bodies again; look at the difference before it is committed: it
-is what every provider will receive from then on.
+`python -m tests.contracts.golden_contexts` writes the bodies again. Review the difference before it is committed: every
+provider will receive these bodies from then on.
 """
 
 import json
@@ -309,7 +309,7 @@ CONTEXTS = {
 
 
 def rendered(provider: str, asked: Asked) -> Request | str:
-    """The request, or the sentence that refuses it."""
+    """Returns the request, or the error message."""
     service = PROVIDERS[provider](settings=asked.settings, base_url=asked.base_url)
     for text in asked.appended:
         service.append_system_instruction(text)
@@ -320,13 +320,13 @@ def rendered(provider: str, asked: Asked) -> Request | str:
 
 
 def real_context(conversation: dict[str, Any]) -> LLMContext:
-    """What the frames of a real conversation fold to."""
+    """Returns the context of a real conversation."""
     frames = [decode(encoded(frame)) for frame in conversation["frames"]]
     return LLMContext(fold(frames, Conversation.new(conversation["name"])).messages)
 
 
 def real_requests(conversations: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
-    """The hashes of the requests for real conversations, which the project's tree does not contain."""
+    """Returns the hashes of the requests for real conversations, which are not in this repository."""
     hashes: dict[str, dict[str, str]] = {}
     for one in conversations:
         asked = Asked(real_context(one))

@@ -1,8 +1,8 @@
-"""The providers that the contract suite runs against: each with a far side that plays the same scripts.
+"""The providers of the contract suite, each with a fake server that plays the same scripts.
 
-A factory takes a `Script`, of which it plays the first reply to every request, and yields the service and its far
-side. Steps mean the same everywhere: text and thoughts come in pieces, calls in pieces that are interleaved where the
-wire can do that, and a failure is the wire's own (a status, a stream that is cut, silence).
+A factory takes a `Script`, whose first reply its server sends to every request, and yields the service and the server.
+Steps mean the same for all providers: text and thoughts arrive in pieces, calls in pieces that are interleaved where
+the protocol allows it, and failures are those of the protocol (a status, a stream that is cut, silence).
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from frameledger_services.providers.scripted import ScriptedLLMService
 class Running:
     service: LLMService[Any]
     open_streams: Callable[[], int]
-    """How many answers the far side is giving right now."""
+    """Returns the number of answers that the server is sending."""
 
     keeps_thoughts: bool = True
     """Whether thoughts come with signatures of the model and are stored under the provider's name."""
 
     retry_after: bool = True
-    """Whether the wire can say when to try again."""
+    """Whether the protocol can say when to retry."""
 
 
 Factory = Callable[[Script], AbstractAsyncContextManager[Running]]
@@ -74,7 +74,7 @@ PROVIDERS: dict[str, Factory] = {
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until it is so, by turns of the event loop; a failure after the deadline."""
+    """Wait until the condition holds, by iterations of the event loop. Fails after the deadline."""
     async with asyncio.timeout(IN_PROCESS):
         turn = asyncio.Event()
         while not holds():

@@ -1,7 +1,7 @@
-"""What a program may expect of a client, whether it publishes to Kafka and reads from PostgreSQL (`Client`), or does
-both through a gateway (`HttpClient`): the same frames, the same answers, the same errors. On one set of servers.
+"""The contract of clients, for `Client`, which uses Kafka and PostgreSQL, and `HttpClient`, which uses a gateway: the
+same frames, answers and errors, on one set of servers.
 
-What only one of the two has is in `integration/test_client.py` and `unit/test_http_client.py`.
+Features of only one of them are tested in `integration/test_client.py` and `unit/test_http_client.py`.
 """
 
 import asyncio

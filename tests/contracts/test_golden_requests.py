@@ -1,4 +1,4 @@
-"""What providers receive, to the byte: held in files, and checked against the types of the official SDKs."""
+"""Requests to providers equal the stored ones byte for byte, and match the types of the official SDKs."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the projector may expect of a log, which Kafka fulfils, and the two logs in memory that replace it in tests.
+"""The contract of the projector's log, for Kafka and for the two logs in memory that replace it in tests.
 
 Brokers in memory answer our feed as Kafka does; the log in memory replaces the feed. A test names the logs that cannot
 pass it, and fails if one of them does.
@@ -57,7 +57,7 @@ class OverClient:
 
     @asynccontextmanager
     async def answer(self):
-        """The first answer that is not empty."""
+        """Returns the first answer that is not empty."""
         taking = Taking(self.feed)
         taking.halted = True
         async with asyncio.timeout(ON_SERVERS), asyncio.TaskGroup() as tasks:
@@ -149,7 +149,7 @@ LOGS = {"log_in_memory": InMemory, "brokers_in_memory": OverBrokers, "kafka": Ov
 
 
 def contract(**cannot):
-    """A test that each log has to pass, except those named, which cannot for the given reason."""
+    """Marks a test that each log has to pass, except the named ones, which cannot for the given reason."""
 
     def decorate(test):
         def mark(name):
@@ -173,7 +173,7 @@ def contract(**cannot):
 
 
 async def read(log, count):
-    """The next records of all followed partitions, by partition: at least `count` in total."""
+    """Returns the next records of all followed partitions, by partition: at least `count` in total."""
     found: dict[int, list[Record]] = {}
     async with asyncio.timeout(ON_SERVERS):
         while sum(map(len, found.values())) < count:

@@ -1,4 +1,4 @@
-"""Successful responses that are no event stream, and errors in plain text: the error quotes what the server said."""
+"""Successful responses that are not an event stream, and errors in plain text: our error quotes the response."""
 
 import asyncio
 import gzip
@@ -18,7 +18,7 @@ KEY = "sk-secret-0123456789"
 
 
 def answered(kind, status, body, *headers, provider=OpenAILLMService):
-    """The result of a response with this body: the text, or the error."""
+    """Returns the result of a response with this body: the text, or the error."""
 
     async def respond(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
@@ -136,7 +136,7 @@ def test_an_error_in_json_is_told_though_it_is_called_a_stream(provider):
     )
     assert type(refused) is errors.RefusedContextError
     assert "too long" in refused.message
-    # Comments alone are no error.
+    # Comments alone are not an error.
     lost = answered(STREAM, 200, b": keep-alive\n\n" * 3, provider=provider)
     assert type(lost) is errors.ConnectionLostError
 

@@ -1,4 +1,4 @@
-"""What every provider promises, whichever wire it speaks: one suite for all of them."""
+"""The contract of all providers, whatever their protocol."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ VALUES = {
 
 
 def played(provider, *steps, test, **reply):
-    """Run `test(running)` against the provider, whose far side gives this reply to every request."""
+    """Run `test(running)` against the provider, whose server sends this reply to every request."""
 
     async def life():
         script = Script(replies=[Reply(say=steps, **reply)])
@@ -54,7 +54,7 @@ def played(provider, *steps, test, **reply):
 
 
 def answered(provider, *steps, context=HELLO, **reply):
-    """The frames of an answer, and the error that ended it, if one did."""
+    """Returns the frames of an answer, and the error that ended it, or None."""
 
     async def test(running):
         got, failure = [], None
@@ -75,7 +75,7 @@ def words(got):
 
 
 def kinds(got):
-    """The types of the frames, each run of equal ones told once."""
+    """Returns the types of the frames, with consecutive equal ones as one."""
     return [frame.type for at, frame in enumerate(got) if at == 0 or got[at - 1].type != frame.type]
 
 

@@ -1,4 +1,5 @@
-"""The websocket base beside what every provider promises: its connections, lost and made again."""
+"""The base of websocket providers: lost connections and reconnects. The contract of all providers is tested
+elsewhere."""
 
 import asyncio
 import json
@@ -21,7 +22,7 @@ HELLO = LLMContext([{"role": "user", "content": "Hello?"}])
 
 
 class Listening(PlainWebsocketLLMService):
-    """Remembers what its hook was told."""
+    """Records the calls of its hook."""
 
     def __init__(self, **options):
         super().__init__(**options)

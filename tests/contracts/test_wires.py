@@ -1,4 +1,4 @@
-"""The official SDKs against a real server on each provider's wire: what is sent, what comes back, what goes wrong."""
+"""The official SDKs against a real server with each provider's protocol: requests, responses and failures."""
 
 import asyncio
 import contextlib
@@ -59,7 +59,7 @@ def against(provider, test, *replies, **options):
 
 
 async def asked(service, context=CONTEXT):
-    """The frames of an answer, and the error that ended it, if one did."""
+    """Returns the frames of an answer, and the error that ended it, or None."""
     got = []
     try:
         async with aclosing(service.answer(service.request(context))) as answer:
@@ -88,7 +88,7 @@ def test_every_case_of_the_wire_comes_to_what_must_be_done(provider, name):
 
     async def test(service, server):
         got, error = await asked(service)
-        # Nothing is tried again here, and nothing stays open.
+        # The SDK does not retry, and no connection stays open.
         assert len(server.received) == 1
         await until(lambda: server.open_streams == 0)
         return got, error
@@ -486,7 +486,7 @@ def test_thoughts_come_with_their_signatures_and_sealed_ones_as_their_blocks():
     ],
 )
 def test_usage_counts_all_that_was_read(provider, read):
-    """OpenAI's count of the input has the cached parts in it, Anthropic's has not."""
+    """OpenAI's input tokens include cached ones, Anthropic's do not."""
     tokens = say.Tokens(read=100, written=9, from_cache=80, to_cache=20, thought=4)
     got, _ = answered(provider, say.Text("Yes."), tokens=tokens)
     assert got[-1].usage == f.Usage(

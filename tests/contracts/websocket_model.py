@@ -1,7 +1,7 @@
-"""A small model behind a websocket, both ends: a real server that plays a script, and the provider that asks it.
+"""Both ends of a small model behind a websocket: a real server that plays a script, and the provider that uses it.
 
-The wire: the client sends a request's body. The server answers with events: text, thought (a piece; the last one has
-`end` and the signature), call_piece (interleaved), error, and done, which ends the exchange.
+The client sends a request's body. The server answers with events: text, thought (a piece; the last one has `end` and
+the signature), call_piece (interleaved), error, and done, which ends the exchange.
 """
 
 import asyncio

@@ -15,7 +15,7 @@ from tests.support.turns import turns
 
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import _Fetcher
-from frameledger_services.event_log.failover import with_failover
+from frameledger_services.event_log.failover import enable_failover
 
 
 async def closing_as_aiokafka_does():
@@ -123,7 +123,7 @@ def test_a_client_that_is_closed_connects_to_no_broker_any_more():
         client = AIOKafkaClient()
         client.cluster._brokers = {1: BrokerMetadata(1, "127.0.0.1", 1, None)}
         client._get_conn = connect
-        with_failover(client)
+        enable_failover(client)
         # A request to a broker that is slow, while another one has answered.
         earlier = asyncio.create_task(client._metadata_update(client.cluster, []))
         await turns()

@@ -29,14 +29,14 @@ def pages() -> dict[str, str]:
 
 
 def headings(page: str) -> set[str]:
-    """The anchors of a page, as GitHub and MkDocs both make them."""
+    """Returns the anchors of a page, as GitHub and MkDocs create them."""
     prose = re.sub(r"^```.*?^```$", "", page, flags=re.M | re.S)
     plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in re.findall(r"^#+ (.*)$", prose, re.M))
     return {heading.strip().replace(" ", "-") for heading in plain}
 
 
 def broken(found: dict[str, str], root: Path = ROOT) -> list[str]:
-    """Each link to a file that is not there, or to a heading that its page does not have."""
+    """Returns each link to a missing file or heading."""
     wrong = []
     for name, text in found.items():
         for target, anchor in LINK.findall(text):
@@ -48,7 +48,7 @@ def broken(found: dict[str, str], root: Path = ROOT) -> list[str]:
 
 
 def missing_from_menu(listed: list[str], menu: str) -> list[str]:
-    """Pages that do not stand in the menu once, and entries that are no pages."""
+    """Returns pages that are not in the menu exactly once, and entries that are not pages."""
     entries = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", menu, re.M)
     return sorted({*listed} ^ {*entries}) + [entry for entry in {*entries} if entries.count(entry) > 1]
 
@@ -80,7 +80,7 @@ def test_what_is_wrong_with_pages_is_found(tmp_path):
 
 
 def not_installed(page: str) -> list[str]:
-    """How to install what code of a page imports beyond the standard library, where the page does not say it."""
+    """Returns the install commands for what code of a page imports, if the page does not show them."""
     code = [(found["language"], found["text"]) for found in FENCE.finditer(page)]
     python = "".join(text for language, text in code if language == "python")
     imported = set(re.findall(r"^(?:from|import) (\w+)", python, re.M)) - sys.stdlib_module_names
@@ -257,7 +257,7 @@ def test_the_page_of_limits_has_each_with_its_default():
 def test_every_setting_that_a_page_names_is_one():
     known = {f"FRAMELEDGER_{name.upper()}" for name in Settings.model_fields}
     known |= {f"{name}_FILE" for name in known}
-    # What a command makes of it stands in the wheel, or in a page about a typo.
+    # Commands print these from the wheel, or the page is about a typo.
     named = re.compile(r"\bFRAMELEDGER_[A-Z_]+\b(?!\.\.\.)")
     found = {(page, name) for page, text in pages().items() for name in named.findall(text)}
     assert sorted((page, name) for page, name in found if name not in known and not name.endswith("_")) == []

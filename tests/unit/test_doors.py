@@ -17,7 +17,7 @@ import pytest
 EVENTS = Path(__file__).resolve().parents[2] / "events"
 SERVICES = EVENTS.parent / "services"
 
-# Standard library modules whose functions depend on their arguments only, but for the calls in IMPURE.
+# Standard library modules whose functions depend on their arguments only, except the calls in IMPURE.
 PURE_STDLIB = {
     "__future__",
     "abc",
@@ -56,11 +56,11 @@ PURE_STDLIB = {
     "warnings",  # tells the caller of a deprecated name; no result depends on it
     "zlib",
 }
-# pydantic and the two packages that it is made of. Nothing else: the core must install next to anything.
+# pydantic and the two packages that it consists of. Nothing else: the core must install next to any other package.
 THIRD_PARTY = {"pydantic", "pydantic_core", "annotated_types", "typing_extensions"}
 
-# Calls that let the clock, chance or the outside in by the back. `hash` of a string and `id` of anything
-# differ between two processes (only `__hash__` may pass a hash on); uuid5 is made of its arguments and fine.
+# Calls that depend on the clock, on random numbers or on the outside. `hash` of a string and `id` of anything differ
+# between two processes (only `__hash__` may return a hash); uuid5 depends only on its arguments.
 IMPURE = {
     "now": "reads the clock",
     "utcnow": "reads the clock",
@@ -78,18 +78,19 @@ IMPURE = {
     "__import__": "imports what no reader sees",
     "breakpoint": "stops the process",
 }
-# Of these the name alone is enough, wherever it is imported from and whatever it is called on.
+# These are forbidden by name, wherever they are imported from and whatever they are called on.
 ANYWHERE = {"now", "utcnow", "today", "uuid1", "uuid4", "getnode"}
 
-# The two programs at the edge: they read and write files and standard streams; the law never imports them.
+# The two programs at the edge of the pure core: they read and write files and standard streams. No pure module imports
+# them.
 EDGE = {"frameledger.conformance", "frameledger.generate"}
 EDGE_STDLIB = {"argparse", "io", "os", "pathlib", "sys"}
 EDGE_CALLS = {"open", "print"}
 
-# The rooms of the services, each with the rooms that it may import. The modules beside the rooms (settings,
-# access ...) are anybody's, and import no room but `BESIDE`.
+# The rooms of the services, each with the rooms that it may import. The modules outside the rooms (settings, access and
+# so on) may be imported by all, and import no room except those in `BESIDE`.
 ROOMS = {
-    # What others count with and make spans with: nobody is told anything by it.
+    # All may record metrics and spans.
     "telemetry": set(),
     "event_log": set(),
     "store": set(),
@@ -104,11 +105,11 @@ ROOMS = {
     "providers": set(),
     "inference": {"claims", "event_log", "providers", "store", "work", "telemetry"},
     "functions": {"claims", "event_log", "providers", "store", "work", "telemetry"},
-    # Of audit only what computes a root: it imports no projector.
+    # Of audit only the computation of a root, which imports no projector.
     "timekeeper": {"audit", "claims", "event_log", "store", "telemetry"},
     "client": {"event_log", "providers", "store", "telemetry"},
-    # A process in which a client publishes and reads, like somebody else's.
-    # Of inference only what makes a recorded request again.
+    # A process of its own, which publishes and reads by a client, like an application.
+    # Of inference only the module that makes a recorded request again.
     "gateway": {
         "audit",
         "claims",
@@ -123,7 +124,7 @@ ROOMS = {
     # In an application's process, beside its pipeline.
     "agents_sdk": {"client"},
     "pipecat": {"client"},
-    # Its functions are an application's, and its proof reads the log itself.
+    # Its functions are those of an application, and its proof reads the log itself.
     "demo": {"client", "embedded", "event_log", "functions"},
     "bench": {
         "audit",
@@ -162,10 +163,10 @@ ROOMS = {
 }
 BESIDE = {"telemetry"}
 STRANGERS = {"projector", "client", "inference", "functions", "timekeeper"}
-"""Processes of their own, now or later: none of them imports another."""
+"""Services, which may run in processes of their own: none of them imports another."""
 
-# Who speaks to Kafka: the log's room; `access`, which says how it is reached; `transient`, which sorts its errors; and
-# the bare yardstick of the bench.
+# What imports Kafka's client: the room of the log; `access`, which has the connection settings; `transient`, which
+# classifies its errors; and the baseline of the bench.
 SPEAK_TO_KAFKA = ("event_log", "access", "transient", "bench.road")
 # What reads the environment: the source of settings, the command line, and programs that are started as `python -m`.
 READ_THE_ENVIRONMENT = (
@@ -179,7 +180,7 @@ READ_THE_ENVIRONMENT = (
     "bench.road.straight_line",
     "bench.road.watched",
 )
-# Not to read settings from it: these pass it on to the processes that they start, or follow a custom of others.
+# These do not read settings from it: they pass it on to child processes, or follow conventions of other tools.
 PASS_THE_ENVIRONMENT_ON = (
     "bench.road.servers",
     "data_directory",  # XDG_STATE_HOME
@@ -318,7 +319,7 @@ def test_who_may_pass_the_environment_on_does():
 
 
 def intrusions(module: str, source: str) -> list[str]:
-    """What in the source of a module of `frameledger_services` came through a wall, a line each."""
+    """Returns the violations of the import rules in a module of `frameledger_services`, a line each."""
     inside = module.partition(".")[2]
     room = inside.partition(".")[0]
     doors = {"cli"} if room == "__main__" else {room} | ROOMS.get(room, BESIDE)
@@ -345,14 +346,14 @@ def _is_in(module: str, places: tuple[str, ...]) -> bool:
 
 
 def service_modules() -> Iterator[tuple[str, str]]:
-    """Every module of `frameledger_services`: its name and its source."""
+    """Yields the name and the source of every module of `frameledger_services`."""
     for path in sorted((SERVICES / "frameledger_services").rglob("*.py")):
         name = ".".join(path.relative_to(SERVICES).with_suffix("").parts).removesuffix(".__init__")
         yield name, path.read_text(encoding="utf-8")
 
 
 def trespasses(module: str, source: str) -> list[str]:
-    """What in the source of a module of `frameledger` may not be there, a line each."""
+    """Returns the violations of purity in a module of `frameledger`, a line each."""
     edge = module in EDGE
     allowed = PURE_STDLIB | THIRD_PARTY | (EDGE_STDLIB if edge else set())
     tree = ast.parse(source)
@@ -377,7 +378,7 @@ def trespasses(module: str, source: str) -> list[str]:
                 wrong.append(f"{place} imports {imported}, which {IMPURE[last]}")
         match node:
             case ast.AsyncFunctionDef(name=name):
-                wrong.append(f"{place} {name} is async, and the law never waits")
+                wrong.append(f"{place} {name} is async, and the pure core never waits")
             case ast.Call(func=ast.Name(id=called)) if called in IMPURE:
                 if node not in passed_on and not (edge and called in EDGE_CALLS):
                     wrong.append(f"{place} {called}() {IMPURE[called]}")
@@ -387,7 +388,7 @@ def trespasses(module: str, source: str) -> list[str]:
 
 
 def imports(module: str, node: ast.AST) -> Iterator[str]:
-    """The full name of everything that a statement imports."""
+    """Yields the full name of everything that a statement imports."""
     match node:
         case ast.Import(names=names):
             yield from (alias.name for alias in names)
@@ -398,7 +399,7 @@ def imports(module: str, node: ast.AST) -> Iterator[str]:
 
 
 def modules() -> Iterator[tuple[str, str]]:
-    """Every module of `frameledger`: its name and its source."""
+    """Yields the name and the source of every module of `frameledger`."""
     for path in sorted((EVENTS / "frameledger").rglob("*.py")):
         name = ".".join(path.relative_to(EVENTS).with_suffix("").parts)
         yield name, path.read_text(encoding="utf-8")

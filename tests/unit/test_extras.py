@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from frameledger.errors import ConfigurationError
 from frameledger_services import extras
-from frameledger_services.extras import MODULES, SEPARATE, MissingExtraError
+from frameledger_services.extras import MODULES, MissingExtraError
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -27,6 +27,9 @@ TOGETHER = {"annotated_types": "pydantic", "pydantic_core": "pydantic", "mako": 
 # Imported where it is there, and done without where it is not.
 OPTIONAL = {"uvloop"}
 # Of several distributions, each of which brings a part: here a module is named with that part.
+SEPARATE = {"pipecat", "agents"}
+"""Extras that `all` does not include, for the reasons in `pyproject.toml`."""
+
 NAMESPACES = {"opentelemetry"}
 
 

@@ -8,6 +8,7 @@ import pytest
 from tests.support.gateway import AWAY, served
 from tests.support.turns import turns
 
+from frameledger_services.gateway import kept_contexts
 from frameledger_services.gateway.app import create_app
 from frameledger_services.gateway.kept_contexts import KeptContexts
 from frameledger_services.gateway.metrics import RequestMetrics
@@ -18,9 +19,9 @@ from frameledger_services.store.context_json import ContextJson
 from frameledger_services.telemetry.metrics_registry import ProcessMetrics
 
 
-def with_kept(most_bytes, work, **more):
+def with_kept(most_bytes, work):
     async def run():
-        kept = KeptContexts(most_bytes, **more)
+        kept = KeptContexts(most_bytes)
         result = work(kept)
         return await result if asyncio.iscoroutine(result) else result
 
@@ -65,7 +66,9 @@ def test_nothing_is_kept_if_there_is_no_room():
     with_kept(0, work)
 
 
-def test_nothing_stays_longer_than_its_time_though_nobody_asks():
+def test_nothing_stays_longer_than_its_time_though_nobody_asks(monkeypatch):
+    monkeypatch.setattr(kept_contexts, "SECONDS", 0.0)
+
     async def work(kept):
         for name in "abc":
             kept.keep(name, '"1"', b"words")
@@ -77,7 +80,7 @@ def test_nothing_stays_longer_than_its_time_though_nobody_asks():
         while "d" in kept:
             await turns(1)
 
-    with_kept(100, work, seconds=0.0)
+    with_kept(100, work)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What holds for the files of this repository as files: what is not written in them, what a visitor finds."""
+"""Rules for the files of this repository: forbidden content, and the files that a visitor expects."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from frameledger_services.cli import application
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ["events", "services", "migrations", "tests", "infra"]
 
-# Each is written so that it does not find itself.
+# Each pattern is written so that it does not match itself.
 REGISTRY = re.compile(
     r"\b(?:pypi|pythonhosted|npmjs|crates|maven|golang|debian|docker|quay|ghcr|confluent)\.(?:org|io|com)\b"
 )
@@ -94,7 +94,7 @@ def test_the_first_command_stands_before_line_25_of_the_readme():
     assert any(line.startswith("$ ") for line in lines[:24])
 
 
-# What the README shows starts servers: tests/integration/test_pages.py.
+# The commands of the README start servers: tests/integration/test_pages.py runs them.
 @pytest.mark.parametrize("page", ["services/README.md"])
 def test_what_a_page_says_a_command_prints_is_what_it_prints(page, monkeypatch):
     monkeypatch.chdir(ROOT)
@@ -141,14 +141,14 @@ def found(pattern: re.Pattern[str], files: dict[str, str]) -> list[str]:
 
 
 def lock_entries() -> list[str]:
-    """One line per locked package."""
+    """Yields one line per locked package."""
     joined = texts()["requirements.lock"].replace("\\\n", " ")
     return [line for line in joined.splitlines() if line]
 
 
 @cache
 def texts() -> dict[str, str]:
-    """Every text file of the repository by its path. What is no UTF-8 is no text."""
+    """Returns every text file of the repository by its path. A file that is not UTF-8 is not text."""
     files = {}
     for name in names():
         try:
@@ -159,7 +159,7 @@ def texts() -> dict[str, str]:
 
 
 def names() -> list[str]:
-    """The files that git keeps or would keep; without git (an unpacked archive) all but what tools leave."""
+    """Returns the files that git tracks or would track; without git (an unpacked archive) all except those of tools."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         listed = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split(
@@ -178,7 +178,7 @@ def names() -> list[str]:
         }
         listed = []
         for folder, folders, files in os.walk(ROOT):
-            # Not even looked into: what is made there changes meanwhile.
+            # Not even listed: their content changes during the tests.
             folders[:] = [name for name in folders if name not in made]
             listed += [(Path(folder) / name).relative_to(ROOT).as_posix() for name in files]
     return sorted(name for name in listed if name and (ROOT / name).is_file())

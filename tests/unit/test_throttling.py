@@ -34,7 +34,8 @@ def clock(monkeypatch):
 def test_the_first_delay_in_a_minute_is_logged_for_each_name(clock, caplog):
     def send(name, milliseconds):
         # A new client each time, as one that only asks for topics.
-        client = throttling.with_logged_delays(Client(name), lambda: clock[0])
+        client = Client(name)
+        throttling.log_delays(client, lambda: clock[0])
         answer = delayed(milliseconds)
         assert asyncio.run(client.send(1, answer, group=2)) is answer
 
@@ -50,7 +51,8 @@ def test_the_first_delay_in_a_minute_is_logged_for_each_name(clock, caplog):
 
 
 def test_an_answer_that_names_no_delay_passes(clock, caplog):
-    client = throttling.with_logged_delays(Client("a"))
+    client = Client("a")
+    throttling.log_delays(client)
     for answer in (None, SimpleNamespace()):
         assert asyncio.run(client.send(1, answer)) is answer
     assert not caplog.records
@@ -59,7 +61,8 @@ def test_an_answer_that_names_no_delay_passes(clock, caplog):
 def test_a_delay_is_also_logged_where_only_the_client_is_installed(clock, caplog, monkeypatch):
     monkeypatch.setitem(sys.modules, "frameledger_services.logs", None)
     monkeypatch.delattr("frameledger_services.logs", raising=False)
-    client = throttling.with_logged_delays(Client("a"), lambda: clock[0])
+    client = Client("a")
+    throttling.log_delays(client, lambda: clock[0])
     asyncio.run(client.send(1, delayed(4_849)))
     assert [(one.name, one.getMessage()) for one in caplog.records] == [
         ("frameledger.kafka", "kafka.throttled client='a' broker=1 seconds=4.849")

@@ -1,7 +1,7 @@
-"""One word, one thing, and the field's own: words that were retired do not come back.
+"""One term for each concept, the usual one of the field: replaced terms are not used again.
 
-Each stands with what is said instead. Frames, columns, reasons and settings keep the names that they were published
-with; the changelog and the rows of `findings.md` may speak of the past.
+Each is listed with its replacement. Frames, columns, reasons and settings keep their published names; the changelog and
+`findings.md` may use old terms.
 """
 
 import re

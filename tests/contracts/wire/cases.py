@@ -1,6 +1,6 @@
-"""What a provider's wire can do to a request, and what comes of it: the cases of the inference service's promise.
+"""The failures that a provider's protocol can cause, and the result of each that the inference service promises.
 
-Both wires can do all of them. The first token of an answer is `"Hello"` wherever there is one.
+Both protocols can cause all of them. The first token of an answer, if there is one, is `"Hello"`.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Case:
     reply: Reply
     error: type[errors.ProviderError] | None = None
     text: str = ""
-    """What of the answer is text, also before an error."""
+    """The text of the answer, also of one that ends with an error."""
     finish_reason: str | None = None
     retry_after: float | None = None
 

@@ -1,4 +1,4 @@
-"""A script of the contract suite as what a model server says on its wire."""
+"""Converts a script of the contract suite to the responses of a model server."""
 
 import json
 import re
@@ -11,7 +11,7 @@ STATUS = {"overloaded": 529, "rate_limited": 429, "refused_context": 400, "refus
 
 
 def said(reply: Reply) -> wire.Reply:
-    """What the server says for a reply: a failure that stands first and has a status is an HTTP error."""
+    """Returns the server's response for a reply. A reply that begins with a failure with a status is an HTTP error."""
     if reply.say and isinstance(reply.say[0], Fail) and reply.say[0].fail in STATUS:
         failed = reply.say[0]
         wait = None if failed.retry_after is None else f"{failed.retry_after:g}"
@@ -56,12 +56,12 @@ def _pieces(reply: Reply) -> Iterator[wire.Piece]:
 
 
 def cut(text: str) -> list[str]:
-    """Text in pieces of about a token each."""
+    """Returns text in pieces of about a token each."""
     return re.findall(r"\s*\S{1,6}|\s+$", text)
 
 
 def interleaved(calls: list[Call]) -> Iterator[wire.Piece]:
-    """The pieces of all calls in turns, two characters each."""
+    """Returns the pieces of all calls, interleaved, of two characters each."""
     waiting = []
     for at, call in enumerate(calls):
         yield wire.Call(at, call.id or f"call_{at}", call.call)
