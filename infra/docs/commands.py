@@ -16,9 +16,14 @@ def page() -> str:
     """The text of the page, with the current table."""
     rows = ["| command | what it does |", "| --- | --- |"]
     for title, commands in GROUPS.items():
-        rows += [f"| **{title}** | |", *(f"| `{name}` | {one.line} |" for name, one in commands.items())]
+        rows.append(f"| **{title}** | |")
+        rows += (f"| `{name}` | {_cell(one.line)} |" for name, one in commands.items())
     table = "".join(f"{row}\n" for row in rows)
     return TABLE.sub(lambda _: table, PAGE.read_text(encoding="utf-8"))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -41,10 +41,6 @@ MODULES = {
     "agents": ("agents",),
 }
 
-SEPARATE = frozenset({"pipecat", "agents"})
-"""Extras that `all` does not include: frameworks, which their users have already installed. Pipecat takes half a
-gigabyte, and the Agents SDK requires its own version of `openai`."""
-
 
 class MissingExtraError(ConfigurationError, ModuleNotFoundError):
     """The dependencies of a part of Frameledger are not installed.

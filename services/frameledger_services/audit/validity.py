@@ -34,10 +34,13 @@ def check(piece: FoldedPiece, ended: Iterable[Ended], differences: Differences) 
     for place, row in messages.items():
         if row.valid_to != FOR_EVER:
             ends[row.era, row.position, row.valid_to] = _Ends(row.role, _calls(row) is not None)
-        if place[2] not in piece.brought and (problem := _problem(place, row, messages, ends)) is not None:
+        if (
+            place[2] not in piece.client_written
+            and (problem := _problem(place, row, messages, ends)) is not None
+        ):
             _add(differences, place, problem)
     for place, end in ends.items():
-        if place in messages or place[2] in piece.brought:
+        if place in messages or place[2] in piece.client_written:
             continue  # It was replaced, or a client removed it.
         era, position, version = place
         if end.role == "tool" and ((era, position - 1, version) not in ends):

@@ -92,13 +92,13 @@ async def take_over_calls(connection: Connection, worker_id: str, limit: int) ->
     return sorted(calls, key=lambda call: (call.context_id, call.requested_version, call.ordinal))
 
 
-async def finish_over(connection: Connection, worker_id: str, limit: int = 1_000) -> int:
-    """Finish claims, of either kind, that could be taken over but whose run or call has ended. Returns the number of
-    finished claims.
+async def finish_over(connection: Connection, worker_id: str) -> int:
+    """Finish up to a thousand claims, of either kind, that could be taken over but whose run or call has ended. Returns
+    their number.
 
     A call that waits for a person counts as ended: no worker has to do anything. Does nothing if the worker is dead.
     """
-    cursor = await connection.execute(_FINISH_OVER, {"worker_id": worker_id, "limit": limit})
+    cursor = await connection.execute(_FINISH_OVER, {"worker_id": worker_id})
     return cursor.rowcount
 
 
@@ -206,7 +206,7 @@ _FINISH_OVER = f"""
                 SELECT FROM (VALUES (true)) AS always {rules.open_call("dispatched", "running")}
             )
         END
-        LIMIT %(limit)s
+        LIMIT 1000
         FOR UPDATE OF claimable SKIP LOCKED
     )
     UPDATE claims SET finished_at = clock_timestamp(), finish = 'over'

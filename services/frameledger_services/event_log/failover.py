@@ -55,9 +55,9 @@ _CONNECTING = (
 """The options with which a client of aiokafka connects, which are also its attributes."""
 
 
-def with_failover(client: AIOKafkaClient) -> AIOKafkaClient:
+def enable_failover(client: AIOKafkaClient) -> None:
     """Give a client that is not connected yet the short connection timeout, and make it accept metadata from whichever
-    broker answers first. Other requests keep the client's request timeout. Returns the client."""
+    broker answers first. Other requests keep the client's request timeout."""
     patience = client._request_timeout_ms / 1000
     # aiokafka uses this for opening a connection and for each answer on it.
     client._request_timeout_ms = int(min(CONNECT_SECONDS, patience) * 1000)
@@ -95,7 +95,6 @@ def with_failover(client: AIOKafkaClient) -> AIOKafkaClient:
         await close()
 
     client.close = closed
-    return client
 
 
 class _MetadataRequests:

@@ -50,8 +50,8 @@ def rate_limited() -> Iterator[None]:
         _of_ours.reset(before)
 
 
-def rate_limited_connections(client: Any) -> Any:
-    """Rate-limit lines about the connections of this `AIOKafkaClient`, in whichever task. Returns the client."""
+def limit_connection_logs(client: Any) -> None:
+    """Rate-limit lines about the connections of this `AIOKafkaClient`, in whichever task."""
     connect = client._get_conn
 
     @wraps(connect)
@@ -66,7 +66,6 @@ def rate_limited_connections(client: Any) -> Any:
             _of_ours.reset(before)
 
     client._get_conn = connected
-    return client
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ _logged_at: dict[str, float] = {}
 """The time of the last log line by client name, because some clients exist for less than a minute."""
 
 
-def with_logged_delays(client: Any, now: Callable[[], float] = time.monotonic) -> Any:
-    """Make an `AIOKafkaClient` log the first delay in a minute. Returns the client."""
+def log_delays(client: Any, now: Callable[[], float] = time.monotonic) -> None:
+    """Make an `AIOKafkaClient` log the first delay in a minute."""
     send = client.send
 
     @wraps(send)
@@ -36,7 +36,6 @@ def with_logged_delays(client: Any, now: Callable[[], float] = time.monotonic) -
         return answer
 
     client.send = sent
-    return client
 
 
 def _log_delay(client: str, broker: Any, seconds: float) -> None:

@@ -11,6 +11,7 @@ import asyncio
 from typing import NamedTuple
 
 SECONDS = 60.0
+"""How long an entry is kept."""
 
 
 class _Entry(NamedTuple):
@@ -22,13 +23,12 @@ class _Entry(NamedTuple):
 class KeptContexts:
     """The newest context of some conversations, as bytes, in the memory of one event loop."""
 
-    def __init__(self, most_bytes: int, *, seconds: float = SECONDS) -> None:
-        """Keeps at most `most_bytes`, deleting the oldest entries first, and each entry for `seconds`."""
+    def __init__(self, most_bytes: int) -> None:
+        """Keeps at most `most_bytes`, deleting the oldest entries first."""
         self.bytes = 0
         """The size of all entries."""
 
         self._most_bytes = most_bytes
-        self._seconds = seconds
         self._entries: dict[str, _Entry] = {}
         """In the order in which they were added, in which they also expire."""
 
@@ -51,12 +51,12 @@ class KeptContexts:
         if len(body) > self._most_bytes:
             return
         loop = asyncio.get_running_loop()
-        self._entries[context_id] = _Entry(tag, body, loop.time() + self._seconds)
+        self._entries[context_id] = _Entry(tag, body, loop.time() + SECONDS)
         self.bytes += len(body)
         while self.bytes > self._most_bytes:
             self.drop(next(iter(self._entries)))
         if self._timer is None:
-            self._timer = loop.call_later(self._seconds, self._drop_old)
+            self._timer = loop.call_later(SECONDS, self._drop_old)
 
     def drop(self, context_id: str) -> None:
         """Delete the entry of a conversation, if there is one."""

@@ -59,7 +59,6 @@ SMALL_RECORDS = 64
 SMALL_BYTES = 256 * 1024
 """A batch within both limits is written by one statement. COPY is faster for more rows."""
 
-
 REBUILT_FOR = f"folded by fold version {FOLD_VERSION}, when its next frame arrived"
 """The reason in `outcome_changes` for outcomes that changed."""
 
@@ -127,9 +126,9 @@ class Commits:
                 parts = folding.fold(batch)
             folded = clock()
             if _is_small(batch) and len(parts) == 1 and not parts[0].late:
-                await self._write_at_once(progress, parts[0], folding.touched.values())
+                await self._write_statement(progress, parts[0], folding.touched.values())
             else:
-                await self._write_in_turn(progress, parts, folding.touched.values())
+                await self._write_transaction(progress, parts, folding.touched.values())
         except StaleHeadError:
             self.cache.drop(context_ids)
             known = {head.context_id for head in folding.touched.values() if head.stored}
@@ -159,14 +158,14 @@ class Commits:
     def _cursor(self) -> single_statement.Cursor:
         return single_statement.cursor_of(self.connection)
 
-    async def _write_at_once(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
+    async def _write_statement(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
         await self._failpoint("before lock")
         began = clock()
         held = await write_single_statement(self._cursor, self.topics.frames, progress, rows, heads)
         _check_held(progress, held)
         self._metrics.write.observe(clock() - began)
 
-    async def _write_in_turn(
+    async def _write_transaction(
         self, progress: Sequence[Progress], parts: Sequence[Rows], heads: Iterable[Head]
     ) -> None:
         async with self.connection.transaction():

@@ -17,9 +17,9 @@ So an owner that was fenced, idle or frozen, or had nothing to read, is not coun
 or machine. A crash while bytes are received is not counted either: even to become a dead letter, the record has to be
 received.
 
-**What is not a crash.** No Python exception is: `end_in_order` clears the notes. A revoked right, a wrong broker and a
-bug outside the fold are not caused by a record, and need an operator. A record whose values raise an error is found by
-halving the batch (`unstorable_records`).
+**What is not a crash.** No Python exception is: `end_in_order` clears the attempts. A revoked right, a wrong broker and
+a bug outside the fold are not caused by a record, and need an operator. A record whose values raise an error is found
+by halving the batch (`unstorable_records`).
 
 **What follows** depends on the crashes since `next_offset` last moved:
 

@@ -63,16 +63,16 @@ async def check(connection: Connection, topic: str, instance: Instance) -> None:
 async def wait(connection: Connection, topic: str, instance: Instance, stopping: asyncio.Event) -> None:
     """Wait until no other instance has this name, or `stopping` is set. Raises `DuplicateInstanceError`."""
     loop = asyncio.get_running_loop()
-    deadline, is_said = loop.time() + WAIT_SECONDS, False
+    deadline, is_logged = loop.time() + WAIT_SECONDS, False
     while not stopping.is_set():
         try:
             await check(connection, topic, instance)
         except DuplicateInstanceError as error:
             if loop.time() > deadline:
                 raise
-            if not is_said:
+            if not is_logged:
                 _log.warning("projector.name_taken", reason=str(error), at_most=WAIT_SECONDS)
-                is_said = True
+                is_logged = True
         else:
             return
         await asyncio.sleep(RETRY_SECONDS)

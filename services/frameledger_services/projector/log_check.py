@@ -1,4 +1,4 @@
-"""Checks by its ends and the last stored record that the log of a partition is still the one that was stored."""
+"""Checks that the log of a partition is still the one that was stored, by its ends and the last stored record."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class FoldedPiece:
     """The ids in the payloads; None for a frame whose id is derived from its record."""
 
     rows: Rows
-    brought: frozenset[int]
+    client_written: frozenset[int]
     """The versions at which clients wrote messages."""
 
 
@@ -92,7 +92,7 @@ class Refold:
         self.states: dict[int, State] = {}
         self._unknown_again = unknown_again
         self._watched = watched
-        self._brought: set[int] = set()
+        self._client_written: set[int] = set()
 
     def fold(self, frames: Sequence[StoredFrameRow]) -> FoldedPiece:
         """Fold some frames. Raises `UnfoldableFrameError`; the head is then that of the frames before the unfoldable
@@ -101,7 +101,7 @@ class Refold:
         The head's chain is set to the stored one, which `chain_check` verifies.
         """
         rows, derived, own_ids = Rows(), list[Derived](), list[str | None]()
-        self._brought.clear()
+        self._client_written.clear()
         problem = None
         for stored_frame in frames:
             if stored_frame.version != self.head.version + 1:
@@ -117,7 +117,7 @@ class Refold:
             self.head.started_at = self.head.started_at or folded[0].logged_at
             self.head.last_at = folded[-1].logged_at
             self.head.chain = folded[-1].chain
-        piece = FoldedPiece(folded, derived, own_ids, rows, frozenset(self._brought))
+        piece = FoldedPiece(folded, derived, own_ids, rows, frozenset(self._client_written))
         if problem is not None:
             raise UnfoldableFrameError(frames[len(derived)].version, problem, piece)
         return piece
@@ -144,9 +144,9 @@ class Refold:
         )
         own_ids.append(frame.id)
         held = before.runs.wanted is not None and before.runs.wanted.held
-        if type(folded) in _BRINGS or held:
+        if type(folded) in _CLIENT_WRITES or held:
             # Any frame may write held messages, and those are a client's (R7.5).
-            self._brought.add(stored_frame.version)
+            self._client_written.add(stored_frame.version)
         head.state = step.state
         head.version = stored_frame.version
         if outcome == "unknown":
@@ -155,4 +155,6 @@ class Refold:
             self.states[stored_frame.version] = step.state
 
 
-_BRINGS = frozenset({LLMMessagesAppendFrame, LLMMessagesUpdateFrame, LLMMessageRewriteFrame, LLMContextFrame})
+_CLIENT_WRITES = frozenset(
+    {LLMMessagesAppendFrame, LLMMessagesUpdateFrame, LLMMessageRewriteFrame, LLMContextFrame}
+)

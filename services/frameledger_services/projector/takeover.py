@@ -22,6 +22,8 @@ from frameledger_services.store.projections import HELD_UNTIL_KNOWN, Assignment,
 LOCK_TIMEOUT_MS = 2_000
 """How long a new owner waits for the transaction of the old owner before it terminates the old owner's session."""
 
+LOCK_ATTEMPTS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
@@ -49,9 +51,6 @@ async def assign(connection: Connection, topic: str, partition: int, owner: str)
         f"{topic}/{partition}: its row in `projections`, or an advisory lock, stays locked by a session that could not "
         "be ended; look for it in pg_stat_activity and end it with pg_terminate_backend"
     )
-
-
-LOCK_ATTEMPTS = 5
 
 
 async def check_log(connection: Connection, log: LogReader, topic: str, assigned: Assignment) -> TakenOver:
