@@ -62,7 +62,7 @@ FIELD_VALUES: dict[str, tuple[Any, ...]] = {
     "calls_per_run": (None, 1, 2),
     "context_messages": (None, None, 3, 30),
     "context_bytes": (None, None, 9_000, 90_000),
-    # By the log's time, which these have none of: `test_limits` does.
+    # Depends on the log's time, which these frames do not have: see `test_limits`.
     "frames_per_second": (None,),
     "runs_per_minute": (None, 1),
     "tokens_per_day": (None, 1000),
@@ -138,7 +138,7 @@ _ORDINARY = tuple(frame_type for name, frame_type in FRAME_TYPES.items() if name
 
 
 def arbitrary(rng: Random) -> Frame:
-    """A frame of any type with arbitrary content, but none that erases, because a law can show little after that."""
+    """Returns a frame of any type with arbitrary content, except erasures, after which a property can show little."""
     frame_type = rng.choice(_ORDINARY)
     fields = {
         name: rng.choice(FIELD_VALUES[name])

@@ -1,7 +1,7 @@
-"""The author of generated conversations: what comes next depends on what is open.
+"""Generates conversations in which the next frame depends on what is open.
 
-It folds as it writes, so that its frames name the runs, attempts and calls that are open at that moment, or were a
-moment ago. Each piece of text holds a word that occurs once (`WORD`), so that a law can tell what reached a context.
+The author folds each frame that it writes, so that its frames name runs, attempts and calls that are open, or were
+until recently. Each piece of text contains a unique word (`WORD`), by which a property recognizes it in a context.
 """
 
 import re
@@ -191,7 +191,7 @@ class Author:
             yield 3.0, lambda rng: self._said(LLMThoughtEndFrame, rng, signature=rng.choice((None, "sig")))
 
     def _said(self, frame_type: Callable[..., Frame], rng: Random, **fields: Any) -> Frame:
-        """A frame of the response that is open: with run and attempt if the response has them."""
+        """Returns a frame of the open response, with run and attempt if the response has them."""
         response, run = self.state.speech.response, self.state.runs.open
         if response is None or not response.fenced or run is None:
             return frame_type(**fields)
@@ -235,7 +235,7 @@ class Author:
         return ErrorFrame(fatal=rng.random() < 0.6, run_id=run.run_id, attempt=attempt)
 
     def _late(self, rng: Random) -> Frame:
-        """Something of a run, or of an attempt, that is over."""
+        """Returns a frame of a run, or an attempt, that is over."""
         run_id, attempt = rng.choice(self._past_runs or [("nobody", 0)])
         run = self.state.runs.open
         if run is not None and run.attempt > 1 and rng.random() < 0.7:
@@ -259,7 +259,7 @@ class Author:
             )
         )
 
-    # What becomes of calls
+    # Results and other frames of calls
 
     def _of_a_call(self, call: Call) -> Iterator[tuple[float, Callable[[Random], Frame]]]:
         running = call.running
@@ -378,18 +378,18 @@ class Author:
         return {name: rng.choice(FIELD_VALUES[name]) for name in limits.NAMES}
 
     def _expected(self, rng: Random) -> int | None:
-        """The expected version: none, the newest, one that still holds, or one that may not."""
+        """Returns an expected version: none, the newest, one that still holds, or one that may not."""
         state = self.state
         return rng.choice(
             (None, None, state.version, state.changed_version, rng.randrange(state.version + 2))
         )
 
     def _keeper(self, rng: Random) -> str | None:
-        """The keeper of the history, a former one, or another."""
+        """Returns the keeper of the history, a former one, or another."""
         return rng.choice((None, self.state.terms.mirror, self.state.terms.mirror, "m1"))
 
     def _rewrite(self, rng: Random) -> Frame:
-        """The id of a message, most often one near the end; sometimes of none."""
+        """Returns a rewrite of a message, usually near the end, and sometimes of none that exists."""
         newest = self.state.place.next_position
         position = max(1, newest - rng.choice((0, 1, 1, 2, 2, 3, 4, 9)))
         message = None if rng.random() < 0.4 else rng.choice(BROUGHT)
@@ -423,7 +423,7 @@ class Author:
         )
 
     def _of_a_past_call(self, rng: Random) -> Frame:
-        """A result, a cancel or a start of a call that is over, if one is."""
+        """Returns a result, a cancel or a start of a call that is over, if there is one."""
         past = rng.choice((*self.state.calls.settled, *self.state.calls.barred, "c1"))
         named = {"function_name": "weather", "tool_call_id": past}
         return rng.choice(
@@ -436,7 +436,7 @@ class Author:
         )
 
     def _resolution(self, rng: Random) -> Frame:
-        """A person's word about an ambiguous call."""
+        """Returns a person's resolution of an ambiguous call."""
         one = rng.choice(self.state.calls.ambiguous)
         return FunctionCallResultFrame(
             function_name="weather",
@@ -448,6 +448,6 @@ class Author:
         )
 
     def _piece(self, rng: Random) -> str:
-        """A piece of text with a word that no other piece has."""
+        """Returns a piece of text with a unique word."""
         self._words += 1
         return rng.choice(("{}", " {}", "{} ", "{}" + HIGH_HALF, LOW_HALF + "{}")).format(f"w{self._words}.")

@@ -26,7 +26,7 @@ CONTEXT = "talk"
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A frame of a conversation that was no repetition, and its effect; `rows` are the messages after it."""
+    """A frame that was not a duplicate, and its effect. `rows` are the messages after it."""
 
     before: State
     frame: AnyFrame
@@ -43,7 +43,7 @@ class Moment:
 
 
 def moments(frames: Iterable[AnyFrame], context_id: str = CONTEXT) -> Iterator[Moment]:
-    """The moments of a new conversation, in order; repetitions are left out."""
+    """Returns the moments of a new conversation, in order, without duplicates."""
     folding = Folding(Conversation.new(context_id))
     for frame in frames:
         before = folding.state
@@ -62,7 +62,7 @@ def conversation_of(
 
 
 def random_conversation(seed: int, length: int = 80, *, erases: bool = False) -> tuple[AnyFrame, ...]:
-    """The same frames for the same seed."""
+    """Returns the same frames for the same seed."""
     rng = Random(seed)
     return conversation_of((rng.randrange(1, 2**24) for _ in range(length)), erases=erases)
 
@@ -78,7 +78,7 @@ def conversations(
 
 
 def closing_frames(state: State) -> list[AnyFrame]:
-    """What a timekeeper would publish if all open work were overdue; empty if there is none."""
+    """Returns the frames that a timekeeper would publish if all open work were overdue."""
     frames: list[Frame] = []
     run, speech = state.runs.open, state.speech
     if run is not None:
@@ -101,7 +101,7 @@ def closing_frames(state: State) -> list[AnyFrame]:
 
 def coming_to_rest(state: State) -> Iterator[tuple[AnyFrame, Step]]:
     """Close all open work, then the work that this opened, and so on. Returns each frame and its step; nothing is open
-    after the last. A conversation that does not come to rest within a few rounds fails the test.
+    after the last. Fails if work is still open after a few rounds.
     """
     for _ in range(5):
         frames = closing_frames(state)
@@ -115,5 +115,5 @@ def coming_to_rest(state: State) -> Iterator[tuple[AnyFrame, Step]]:
 
 
 def words_in(text: str) -> set[str]:
-    """The words of generated text that occur here."""
+    """Returns the unique words of generated text that occur here."""
     return set(WORD.findall(text))

@@ -1,5 +1,5 @@
-"""Play seeds: `python -m tests.laws.simulation 7` shows the whole trace of one, `... 0 20000` plays many, and shows the
-end of the trace of the first that breaks a promise.
+"""Runs the simulation: `python -m tests.laws.simulation 7` prints the whole trace of seed 7, `... 0 20000` runs many
+seeds and prints the end of the trace of the first one that breaks a promise.
 """
 
 import sys
@@ -12,7 +12,7 @@ REPORT_EVERY = 1_000
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code: 1 if a promise is broken."""
+    """Returns the exit code: 1 if a promise is broken."""
     if len(arguments) == 1:
         one = Play(int(arguments[0]))
         try:

@@ -1,5 +1,5 @@
-"""The actors of the simulation: each is a generator, and each `yield` is a point between two statements, at which the
-scheduler may kill or freeze it. A killed actor loses everything in memory; what it sent may still arrive.
+"""The actors of the simulation. Each is a generator, and each `yield` is a point between two statements at which the
+scheduler may kill or freeze it. A killed actor loses its memory; what it has sent may still arrive.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Actor(Protocol):
 
 
 class Projector:
-    """Folds batches of the log into the tables, and publishes what they left in the outbox."""
+    """Folds batches of the log into the tables, and publishes the rows of the outbox."""
 
     def __init__(self, world: World, name: str) -> None:
         self.name, self.frozen_until = name, 0.0
@@ -66,7 +66,7 @@ class Projector:
 
 
 class Worker:
-    """The common part of both kinds of workers: a life with a lease, effects taken one by one, and concurrent jobs."""
+    """The common part of both kinds of workers: a lease, effects that are read one by one, and concurrent jobs."""
 
     topic: str
     slots = 3
@@ -111,7 +111,7 @@ class Worker:
         return {taken.effect.id: taken.token for taken in self._jobs}
 
     def _begin(self, taken: Taken) -> None:
-        """Start the job. A running job of the same effect has lost its claim, and is told so."""
+        """Start the job. A running job of the same effect has lost its claim, and is stopped."""
         for before in tuple(self._jobs):
             if before.effect.id == taken.effect.id:
                 del self._jobs[before]
@@ -144,14 +144,14 @@ class Worker:
         world.give_back_unknown(self.name, self._held(), older_than=LEASE)
 
     def _publish(self, *frames: object) -> Steps:
-        """Publish, and return when it is on the log."""
+        """Publish a frame, and return when it is on the log."""
         self._send(*frames)
         while not self._world.is_on_the_log(self.name):
             yield
         yield
 
     def _send(self, *frames: object) -> None:
-        """Publish without waiting."""
+        """Publish a frame without waiting."""
         if not self.may_publish():
             self._world.say(self.name, "has lost its lease")
             raise LeaseLostError

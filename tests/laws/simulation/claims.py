@@ -28,12 +28,12 @@ MISSED_AFTER = 2.0
 
 
 class LeaseLostError(Exception):
-    """A worker could not renew its lease: it must not publish any more, and starts again as another worker."""
+    """A worker could not renew its lease. It must not publish any more, and starts again as another worker."""
 
 
 @dataclass
 class Claims:
-    """The tables that workers write, `lives` and `claims`, beside those of the projector that their statements read."""
+    """The tables that workers write, `lives` and `claims`, and those of the projector that their statements read."""
 
     rng: Random
     lossy: float = 0.3
@@ -43,7 +43,7 @@ class Claims:
     lives: dict[str, Life] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
     listeners: dict[str, set[str]] = field(default_factory=dict)
-    """By worker: the run and call ids that it was told to stop."""
+    """By worker: the ids of the runs and calls that it was asked to stop."""
 
     trace: list[str] = field(default_factory=list)
     _tokens: int = 0
@@ -75,7 +75,7 @@ class Claims:
         return over, lost
 
     def reconnected(self, worker: str, held: Mapping[str, str]) -> None:
-        """It was without the database; it releases the claims that it does not know."""
+        """Release the claims that the worker does not know, after it had no connection."""
         if worker in self.lives:
             self.lives[worker].connected_at = self.now
             self.give_back_unknown(worker, held, older_than=0.0)
@@ -114,8 +114,8 @@ class Claims:
         return self._take(worker, effect, work, had)
 
     def missed(self) -> Iterator[RunInference | CallFunction]:
-        """The effects of runs and calls that have been open for a while and are unclaimed, or whose claim ended without
-        a result."""
+        """Returns the effects of runs and calls that have been open for a while and are unclaimed, or whose claim ended
+        without a result."""
         before = self.now - MISSED_AFTER
         runs = (run for run in self.runs.values() if run.status == "open" and run.opened_at < before)
         calls = (

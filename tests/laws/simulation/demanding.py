@@ -17,13 +17,13 @@ MODES: tuple[SecondInput, ...] = get_args(SecondInput)
 
 
 class TirelessWorker(InferenceWorker):
-    """Its model calls functions as long as it is permitted."""
+    """A person whose model calls functions until a limit stops it."""
 
     most_calls = 60
 
 
 class DemandingPerson(Person):
-    """Configures second inputs, by a setting and for one frame, and asks again before there is an answer."""
+    """A person who configures second inputs, by setting and by frame, and asks again before there is an answer."""
 
     def _ways(self) -> Ways:
         return (
@@ -80,7 +80,7 @@ class DemandingPerson(Person):
 
 
 def check_nothing_said_is_lost(world: World) -> None:
-    """Everything accepted from a person is in the context, or was when the history was replaced; also what was held."""
+    """All accepted words of a person, held ones too, are in the context, or were when the history was replaced."""
     written = {word for words in world.words_written.values() for word in WORD.findall(words)}
     for row in world.lives_kept.frames:
         if not isinstance(row.frame, LLMMessagesAppendFrame) or row.frame.id is None:

@@ -1,6 +1,6 @@
 """The promises of an erasure, and the operator who rebuilds while all others act. The content of an erased life is
-recognized by its words, each of which occurs once, and by the ids of its runs and calls: none of them may be in a table
-again unless a client publishes it again.
+recognized by its unique words and by the ids of its runs and calls. None of them may be in a table again unless a
+client publishes it again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FOLDED = ("conversation", "runs", "calls", "outcomes", "changed_version", "cut_o
 
 
 def verified(world: World) -> World:
-    """The tables according to the stored frames, which must equal the existing ones."""
+    """Returns the tables according to the stored frames, which must equal the existing ones."""
     again = World(Random(0))
     again.conversation, again.lives_kept = world.lives_kept.beginning()
     folding = Folding(again.conversation)
@@ -70,7 +70,7 @@ def verified(world: World) -> World:
 
 
 def check_forgotten(world: World) -> None:
-    """Search all text of all tables for erased content, except effects that tell a worker to stop."""
+    """Search all text of all tables for erased content, except cancellations."""
     conversation = world.conversation
     tables = repr(
         [
@@ -88,8 +88,8 @@ def check_forgotten(world: World) -> None:
 
 
 def forgotten(world: World) -> set[str]:
-    """The content of earlier lives, read from the log without folding it. A frame that names a run or a call of such a
-    life says nothing new."""
+    """Returns the content of earlier lives, read from the log without folding it. A frame that names a run or a call of
+    such a life adds nothing."""
     over, present = set(world.erased_ids), set[str]()
     erased_by: set[str | None] = set()
     for frame in world.log[: world.next_offset]:
@@ -105,19 +105,19 @@ def forgotten(world: World) -> set[str]:
 
 
 def texts_of(frame: AnyFrame) -> set[str]:
-    """The unique content of a frame: words, and the ids of runs and calls."""
+    """Returns the unique content of a frame: words, and the ids of runs and calls."""
     return ids_of(frame) | set(WORD.findall(str(getattr(frame, "text", ""))))
 
 
 def ids_of(frame: AnyFrame) -> set[str]:
-    """The ids of the runs and calls that a frame names."""
+    """Returns the ids of the runs and calls that a frame names."""
     named = {getattr(frame, name, None) for name in ("run_id", "tool_call_id")}
     calls = {call.tool_call_id for call in getattr(frame, "function_calls", ())}
     return calls | {str(one) for one in named if one}
 
 
 def from_the_log(world: World) -> tuple[Conversation, tuple[Receipt, ...]]:
-    """The conversation and the receipts according to a fold of the log from its beginning, without the tables."""
+    """Returns the conversation and the receipts according to a fold of the whole log, without the tables."""
     folding, lives = Folding(Conversation.new(CONTEXT)), Lives()
     for frame, at in zip(world.log, world.logged, strict=True):
         if (step := folding.step(frame, at)) is not None:

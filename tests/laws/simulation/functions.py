@@ -58,7 +58,7 @@ class FunctionWorker(Worker):
         terms = self.served.get(effect.function_name)
         row = world.call(effect)
         if row is not None and row.interrupted:
-            # A dead worker's call: it is unknown whether an unsafe one had its effect.
+            # The call of a dead worker: if it is unsafe, it is unknown whether it had its effect.
             yield from self._settle_for_the_dead(taken, row)
             world.finish(self.name, taken)
             return
@@ -76,7 +76,7 @@ class FunctionWorker(Worker):
         )
         yield
         if terms is not None and terms.safe_to_retry:
-            # The claim, or this second look, is the read; the start is sent without waiting.
+            # The claim, or this second read, returns the state; the start is sent without waiting.
             if world.is_wanted(effect) and effect.id in world.claims:
                 self._send(started)
                 world.execute(self.name, effect, safe=True)
@@ -142,7 +142,7 @@ class FunctionWorker(Worker):
         yield from self._publish(self._result(taken, {"n": 1}, settled_as=settled_as))
 
     def _settle_for_the_dead(self, taken: Taken, row: CallRow) -> Steps:
-        """Settle the call, as nobody else will: cancel it if it is harmless, otherwise report it as ambiguous,
+        """Settle the call, because nobody else will: cancel it if it has no effect, otherwise report it as ambiguous,
         whichever worker started it."""
         if row.interrupted and row.safe:
             yield from self._publish(self._cancel(taken, run_llm=False, claim=None))

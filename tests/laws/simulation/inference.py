@@ -1,4 +1,4 @@
-"""The simulated inference worker: it reads a run's effect and answers, in ways that a model might."""
+"""The simulated inference worker: reads the effect of a run and answers as a model might."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FUNCTIONS = ("pay", "pay", "look_up", "search", "approve", "nobody_serves_this")
 
 
 class InferenceWorker(Worker):
-    """Start, words, perhaps an announcement of calls, end; at any step its connection may be lost."""
+    """An answer: start, words, perhaps an announcement of calls, end. Its connection may be lost at any step."""
 
     topic = "inference"
     most_calls = CALLS_OF_A_CONVERSATION
@@ -62,7 +62,7 @@ class InferenceWorker(Worker):
         world.finish(self.name, taken)
 
     def _answer(self, run_id: str, attempt: int, token: str) -> Generator[None, None, bool]:
-        """One attempt; False if its connection was lost, so that the next attempt has to begin."""
+        """Make one attempt. Returns False if its connection was lost, so that another attempt has to begin."""
         rng, of = self._world.rng, {"run_id": run_id, "attempt": attempt, "claim": token}
         name = f"{run_id}-{attempt}-{token}"
         yield

@@ -37,10 +37,10 @@ LIMITS_OF = {
     "too_many_calls": {"calls_per_run"},
     "too_many_rounds": {"rounds"},
 }
-"""By reason: the limits that give it."""
+"""The limits by the reason that they cause."""
 
 OF_ONE_MESSAGE = 3_000
-"""More bytes than any message of the simulation has."""
+"""An upper bound of the bytes of one message in the simulation."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Allowed:
 
     second: datetime | None = None
     frames: int = 0
-    """Frames that were taken in this second of the log, of those that are limited."""
+    """The limited frames that were accepted in this second of the log."""
 
 
 def check(world: World, frame: AnyFrame, at: datetime, before: State, step: Step, messages: Messages) -> None:
@@ -175,6 +175,6 @@ def _held(state: State) -> tuple[Mapping[str, Any], ...]:
 
 
 def _calls(state: State) -> Counter[tuple[str, int]]:
-    """How many calls are open, by the run and the attempt that announced them."""
+    """Returns the number of open calls, by the run and the attempt that announced them."""
     announced = [call.announced for call in state.calls.open.values()]
     return Counter((by.run_id, by.attempt) for by in announced if by is not None and by.run_id is not None)

@@ -1,4 +1,4 @@
-"""The tables `frames` and `erasures` of the simulation: the frames of the present life, the receipts of the others."""
+"""The tables `frames` and `erasures` of the simulation: frames of the current life, receipts of the earlier ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Lives:
 
     @property
     def chain(self) -> bytes:
-        """The newest link: of a frame, or of a receipt."""
+        """The newest link of the chain, of a frame or of a receipt."""
         if self.frames:
             return self.frames[-1].chain
         return self.receipts[-1].chain if self.receipts else first_link(CONTEXT)

@@ -29,7 +29,7 @@ Ways = tuple[tuple[float, Callable[[], Steps]], ...]
 
 
 class Person:
-    """Talks through a client that may be killed too, and that sometimes omits a stop frame."""
+    """A person whose client may be killed too, and sometimes omits a stop frame."""
 
     def __init__(self, world: World, name: str) -> None:
         self.name, self.frozen_until = name, 0.0
@@ -64,9 +64,9 @@ class Person:
         self._world.send(self.name, *frames)
 
     def _known(self) -> int | None:
-        """The version that the tables have, or the one that they had when this person looked before, or none.
+        """Returns the version in the tables, the one from this person's previous look, or none.
 
-        Not drawn: by the time it is folded more may have happened to either.
+        The choice follows from the version, without `rng`: in each case more may happen before the frame is folded.
         """
         newest, before = int(self._world.conversation.state.version), self._looked_at
         self._looked_at = newest

@@ -1,5 +1,5 @@
-"""One play: all actors act in an order that a seed decides, with faults; then the faults end and everything comes to
-rest."""
+"""One run of the simulation: all actors act in an order that the seed determines, with faults. Then the faults end, and
+all work has to come to an end."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ CASTS = {
     3: (*(one for one in CAST if one[0] not in ("inference", "person")), *WITHIN_LIMITS),
 }
 OF_TEN = {4: (*(one for one in CAST if one[0] not in ("inference", "person")), *AT_SCREENS)}
-"""Of five seeds, that which is divisible plays a conversation that is erased now and then, the one with the remainder 3
-one with limits and second inputs; of ten, the one with 4 one whose clients have functions of their own."""
+"""By `seed % 5`: for 0 the conversation is sometimes erased, for 3 it has limits and second inputs. By `seed % 10`: for
+4 clients have functions of their own."""
 
 
 class Play:
-    """The actors of a world, and which is next."""
+    """The actors of a world, and the scheduler that chooses the next one."""
 
     def __init__(self, seed: int, *, steps_to_rest: int = STEPS_TO_REST) -> None:
         self.rng = Random(seed)
@@ -153,7 +153,7 @@ class Play:
 
 
 def play(seed: int) -> World:
-    """Play the seed to its end; the world as it is then. Raises `PromiseBrokenError`."""
+    """Run the seed to its end. Returns the world. Raises `PromiseBrokenError`."""
     one = Play(seed)
     one.run()
     return one.world

@@ -18,7 +18,7 @@ SCREEN = of_client({"type": "function", "function": {"name": ON_SCREEN, "paramet
 
 
 class OfferingWorker(InferenceWorker):
-    """Its model calls the client's function as often as all others together."""
+    """A person whose model calls the client's function as often as all others together."""
 
     functions: ClassVar[tuple[str, ...]] = (*FUNCTIONS, *(ON_SCREEN for _ in FUNCTIONS))
 
@@ -39,8 +39,8 @@ class PersonAtScreen(Person):
 
 
 class Screen:
-    """A client that executes its functions and answers their calls. A person has two of them, which do not know each
-    other, and a killed one executes again."""
+    """A client that executes its functions and answers their calls. A person has two independent ones; a killed one
+    executes again."""
 
     def __init__(self, world: World, name: str) -> None:
         self.name, self.frozen_until = name, 0.0

@@ -13,7 +13,7 @@ from frameledger.ids import ContextId, RunId, ToolCallId, Version
 
 @dataclass
 class RunRow:
-    """A run as the table `runs` has it."""
+    """A row of `runs`."""
 
     run_id: str
     requested_version: int
@@ -27,7 +27,7 @@ class RunRow:
 
 @dataclass
 class CallRow:
-    """A call as the table `tool_calls` has it."""
+    """A row of `tool_calls`."""
 
     key: CallKey
     tool_call_id: str
@@ -67,7 +67,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Taken:
-    """A worker's knowledge of a claim: the result of the statement that claimed it. It never reads the claim again."""
+    """The result of the statement that claimed work. The worker never reads the claim again."""
 
     effect: RunInference | CallFunction
     attempt: int
@@ -86,12 +86,12 @@ class Life:
 
 
 def effect_of_run(run: RunRow) -> RunInference:
-    """The effect that requested a run: every process derives the same id."""
+    """Returns the effect that requested a run. Every process derives the same id."""
     return RunInference.of(ContextId(CONTEXT), Version(run.opened_version or 0), RunId(run.run_id))
 
 
 def effect_of(call: CallRow) -> CallFunction:
-    """The effect that dispatched a call: every process derives the same id."""
+    """Returns the effect that dispatched a call. Every process derives the same id."""
     return CallFunction.of(
         ContextId(CONTEXT),
         Version(call.dispatched_version or 0),
@@ -104,7 +104,7 @@ def effect_of(call: CallRow) -> CallFunction:
 
 
 def target(effect: RunInference | CallFunction) -> str:
-    """What a cancellation of this effect's work names."""
+    """Returns the id that a cancellation of this effect's work names."""
     return str(effect.run_id if isinstance(effect, RunInference) else effect.tool_call_id)
 
 

@@ -1,4 +1,4 @@
-"""The simulated timekeeper: it looks at the tables and publishes what settles the overdue; any number may run."""
+"""The simulated timekeeper: sweeps the tables and publishes frames that settle overdue work. Any number may run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Timekeeper(FunctionWorker):
     def _perform(self, taken: Taken) -> Steps:
         row = self._world.call(taken.effect)
         if row is not None and row.status == "running" and is_a_timekeeper(row.worker):
-            # A dead timekeeper's start: nothing runs, so the result can be published without another start.
+            # The start of a dead timekeeper: nothing runs, so the result can be published without another start.
             frame = self._result(taken, "not available", settled_as="failed", claim=None)
             yield from self._publish(frame)
             self._world.finish(self.name, taken)
@@ -62,7 +62,7 @@ class Timekeeper(FunctionWorker):
         return is_a_timekeeper(claim.worker)
 
     def _overdue(self) -> Iterator[Frame]:
-        """Frames that name what they settle; their ids contain the version that was looked at."""
+        """Yields frames that name what they settle. Their ids contain the version that was read."""
         world, state = self._world, self._world.conversation.state
         now, version = world.now, int(state.version)
         for run in world.runs.values():
@@ -103,7 +103,7 @@ def _run_is_silent(run: RunRow, version: int) -> Frame:
 
 
 def _past_its_deadline(call: CallRow, version: int) -> Frame:
-    """A safe call is cancelled; whether an unsafe one had its effect is unknown."""
+    """Returns the frame that settles a call: a safe one is cancelled, an unsafe one is ambiguous."""
     if call.safe:
         return _cancelled(call, version)
     return FunctionCallResultFrame(

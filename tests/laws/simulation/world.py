@@ -1,10 +1,11 @@
-"""The world of the simulation: a log, the tables, topics, claims and time. Only the rules are real.
+"""The world of the simulation: a log, tables, topics, claims and time. Only `evolve` and `react` are the real ones.
 
-`evolve` and `react` are the real ones. A statement takes effect at once, like a transaction; actors are generators that
-yield between two statements, and may be killed, frozen or overtaken at every yield.
+A statement takes effect at once, like a transaction. Actors are generators that yield between two statements, and may
+be killed, frozen or overtaken at every yield.
 
-The database may lose its latest commits, as a standby does that did not have them when it was promoted: then everything
-`IN_THE_DATABASE` is as it was a moment earlier, while the log, the topics and the effects of functions are not.
+The database may lose its latest commits, like a standby that had not received them when it was promoted. Then
+everything `IN_THE_DATABASE` is as it was a moment earlier, while the log, the topics and the effects of functions are
+not.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ STANDBY_BEHIND = 2.0
 """Maximum seconds of commits that are lost with the database."""
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
-"""When all clocks are at 0."""
+"""The time at which all clocks are 0."""
 
 TRACE_LINES = 45
 
@@ -79,7 +80,7 @@ class Topic:
 
 @dataclass
 class World(Claims):
-    """One conversation, and everybody's view of it."""
+    """One conversation, and the views that the actors have of it."""
 
     log: list[AnyFrame] = field(default_factory=list)
     logged: list[datetime] = field(default_factory=list)
@@ -89,7 +90,7 @@ class World(Claims):
     """By publisher: what it sent that is not on the log yet."""
 
     stuck_until: dict[str, float] = field(default_factory=dict)
-    """By publisher: until then nothing that it sent reaches the log. The publisher continues meanwhile."""
+    """By publisher: the time until which nothing that it sent reaches the log. The publisher continues meanwhile."""
 
     # What the projector writes, in one transaction each batch.
     epoch: int = 0
@@ -106,7 +107,7 @@ class World(Claims):
     outbox: list[effects.Effect] = field(default_factory=list)
     last_at: float = 0.0
     changed_version: int = 0
-    """The latest version at which a message or a setting changed, as the changes of the steps tell."""
+    """The latest version at which a message or a setting changed, according to the changes of the steps."""
 
     expectations: list[bool] = field(default_factory=list)
     """For each frame that expected a version, whether nothing had changed since."""
@@ -118,18 +119,18 @@ class World(Claims):
     """The versions at which the context had ended: words that were written by then request nothing (R1.6)."""
 
     cut_off: set[str] = field(default_factory=set)
-    """Runs that an interruption found open."""
+    """Runs that were open at an interruption."""
 
     topics: dict[str, Topic] = field(default_factory=lambda: {"inference": Topic(), "functions": Topic()})
     executions: dict[CallKey, int] = field(default_factory=dict)
-    """The number of times that a function really had its effect."""
+    """The number of times that a function had its effect."""
 
     refusals: Counter[str] = field(default_factory=Counter)
-    """How often a frame was ignored, by the reason."""
+    """The number of ignored frames, by reason."""
 
     failovers: int = 0
     _said_by: dict[str, tuple[str | None, int, str | None]] = field(default_factory=dict)
-    """By word: run, attempt and claim of the worker that said it."""
+    """By word: run, attempt and claim of the worker that published it."""
 
     _standby: deque[tuple[float, bytes, dict[str, Any]]] = field(default_factory=deque)
     """Commits by time. Values that change in place are pickled, which takes less than a deep copy; most are never
@@ -147,7 +148,7 @@ class World(Claims):
     # The standby
 
     def replicate(self) -> None:
-        """The standby gets what was committed, a few times a second."""
+        """Let the standby receive what was committed, a few times a second."""
         if not self._standby or self.now - self._standby[-1][0] > 0.2:
             state = {name: getattr(self, name) for name in IN_THE_DATABASE}
             values = {name: state.pop(name) for name in ("conversation", "lives_kept", "allowed")}
@@ -156,7 +157,7 @@ class World(Claims):
                 self._standby.popleft()
 
     def fail_over(self) -> None:
-        """The standby is promoted, and does not have the latest commits."""
+        """Promote the standby, which does not have the latest commits."""
         kept = self.rng.randrange(len(self._standby))
         while len(self._standby) > kept + 1:
             self._standby.pop()
@@ -167,18 +168,18 @@ class World(Claims):
         self.say("database", f"lost what was committed since {at:.2f}; offset {self.next_offset}")
 
     def word(self) -> str:
-        """A word that occurs once."""
+        """Returns a word that occurs only once."""
         self._words += 1
         return f"w{self._words}."
 
     # The log
 
     def send(self, publisher: str, *frames: Frame) -> None:
-        """Give frames to a producer: they will be on the log later, in order, if the process or the broker lives."""
+        """Give frames to a producer. They are on the log later, in order, if the process or the broker survives."""
         self.wire.setdefault(publisher, deque()).extend(as_from_a_record(frame) for frame in frames)
 
     def deliver(self) -> None:
-        """The broker receives the next frame of some publisher; sometimes a retry writes it twice."""
+        """Let the broker receive the next frame of some publisher. Sometimes a retry writes it twice."""
         waiting = [
             publisher
             for publisher, frames in self.wire.items()
@@ -249,7 +250,7 @@ class World(Claims):
             self.outcomes[frame.id] = step.outcome, step.reason
         refused_first = step.reason == "busy" or step.reason in limits.LIMITS_OF
         if isinstance(frame, OfContext) and frame.expected_version is not None and not refused_first:
-            # Of a life after an erasure, version 0 is the one at which it began with nothing.
+            # In a life after an erasure, version 0 is the version of the erasure.
             of_nothing = before.erased.version if before.erased is not None else 0
             known = self.changed_version <= (frame.expected_version or of_nothing)
             self.expectations.append(known)
@@ -331,7 +332,7 @@ class World(Claims):
     # What must hold after every frame
 
     def _check_words(self, frame: LLMTextFrame) -> None:
-        """What the context takes in is said by the latest attempt of a run that is open and was not cut off."""
+        """Text in the context comes from the latest attempt of a run that is open and was not interrupted."""
         run = self.runs[str(frame.run_id)]
         by = "open", frame.attempt, frame.claim
         if (run.status, run.attempt, run.claim) != by or run.run_id in self.cut_off:
@@ -366,13 +367,13 @@ class World(Claims):
             raise self.broken("nothing of a superseded attempt or a closed run is in the context")
 
     def _bar_what_was_ignored(self, batch: list[tuple[AnyFrame, State, Step | None]]) -> None:
-        """Words whose frame was ignored may never turn up in the context."""
+        """Words of an ignored frame never appear in the context."""
         for frame, _, step in batch:
             if step is not None and step.outcome == "ignored" and isinstance(frame, LLMTextFrame):
                 self._barred |= set(WORD.findall(frame.text))
 
     def execute(self, worker: str, effect: CallFunction, *, safe: bool) -> None:
-        """A function has its effect in the outside world."""
+        """Record that a function had its effect in the outside world."""
         call = self.call(effect)
         assert call is not None
         self.executions[call.key] = self.executions.get(call.key, 0) + 1
@@ -405,7 +406,7 @@ class World(Claims):
     # Rest
 
     def open_things(self) -> Iterator[str]:
-        """What is not settled yet, in words."""
+        """Returns a description of what is not settled yet."""
         state = self.conversation.state
         if self.next_offset < len(self.log) or any(self.wire.values()):
             yield "frames on their way"
