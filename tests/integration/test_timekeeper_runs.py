@@ -5,7 +5,7 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from tests.support.timekeeping import FAR, PAST, with_harness, limits
+from tests.support.timekeeping import FAR, PAST, limits, with_harness
 from tests.unit.rules.dsl import (
     announce,
     ask,
