@@ -5,6 +5,7 @@ import pwd
 import shutil
 import signal
 import stat
+import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -211,6 +212,33 @@ def test_root_without_namespaces_runs_a_copy_if_it_is_installed_for_root_alone(
             assert_runs_as_system_user(server)
         assert server.binaries.is_relative_to(no_namespaces)
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+
+
+@root_only
+@pytest.mark.regression("journey 137")
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_data_of_a_system_user_is_used_by_it_also_once_there_are_namespaces(
+    tmp_path, monkeypatch, no_namespaces, is_closed
+):
+    installed = embedded_postgres.installation(18)
+    with open_folder() as folder:
+        data = (tmp_path if is_closed else folder) / "data" / "postgres"
+        before = postgres_user.find_place(installed, data)
+        assert before.data.is_relative_to(no_namespaces) == is_closed
+        before.data.mkdir(parents=True)
+        before.give(before.data)
+        monkeypatch.setattr(postgres_user, "can_make_user_namespace", lambda: True)
+        assert postgres_user.find_place(installed, data) == before
+
+
+@pytest.mark.regression("journey 137")
+def test_ctrl_c_in_the_terminal_does_not_reach_the_question_whether_there_are_namespaces(
+    tmp_path, monkeypatch
+):
+    probe = tmp_path / "probe.py"
+    probe.write_text("import os, sys; sys.exit(os.getsid(0) != os.getpid())", encoding="ascii")
+    monkeypatch.setattr(postgres_user, "LAUNCHER", probe)
+    assert postgres_user.can_make_user_namespace.__wrapped__() is (sys.platform == "linux")
 
 
 @root_only

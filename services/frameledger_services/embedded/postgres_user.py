@@ -3,7 +3,8 @@
 Containers and CI run as root, often in a folder that other users cannot enter. In a user namespace the server has
 another uid inside, while the file system still sees ours. Where namespaces are forbidden (most container engines), it
 runs as a system user, which must be able to read its binaries and its data; otherwise both are placed elsewhere.
-Permissions of folders that are not ours are never changed.
+Existing data is used by its owner, whatever the machine allows by now. Permissions of folders that are not ours are
+never changed.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -52,10 +54,11 @@ def find_place(installed: Path, data: Path) -> ClusterLocation:
     binaries = installed / "bin"
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         return ClusterLocation(binaries, data)
-    if can_make_user_namespace():
-        return ClusterLocation(binaries, data, ("--user-namespace",))
-    user = _system_user()
     own = ELSEWHERE / hashlib.sha256(str(data).encode()).hexdigest()[:16]
+    user = _owner(data) or _owner(own / data.name)
+    if user is None and can_make_user_namespace():
+        return ClusterLocation(binaries, data, ("--user-namespace",))
+    user = user or _system_user()
     if not _may_enter(data.parent, user):
         data = own / data.name
     try:
@@ -77,7 +80,16 @@ def can_make_user_namespace() -> bool:
     if sys.platform != "linux":
         return False
     probe = [sys.executable, "-I", "-S", str(LAUNCHER), "--user-namespace", "--", "/bin/true"]
-    return subprocess.run(probe, capture_output=True, timeout=10, check=False).returncode == 0
+    # In a session of its own: Ctrl-C in the terminal would look like a refusal of the kernel.
+    done = subprocess.run(probe, capture_output=True, timeout=10, check=False, start_new_session=True)
+    return done.returncode == 0
+
+
+def _owner(data: Path) -> pwd.struct_passwd | None:
+    """Returns the owner of a data folder; None for root, for an unknown user, and if there is no folder."""
+    with suppress(FileNotFoundError, NotADirectoryError, KeyError):
+        return pwd.getpwuid(uid) if (uid := data.stat().st_uid) else None
+    return None
 
 
 def _system_user() -> pwd.struct_passwd:
