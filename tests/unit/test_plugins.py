@@ -154,6 +154,18 @@ def test_what_is_no_provider_is_refused_with_the_reason(installed, name, words):
         plugins.create(name, Settings())
 
 
+@pytest.mark.regression("worker 181")
+def test_of_the_extras_with_a_missing_module_the_provider_s_own_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    for name in ("openai", "anthropic"):
+        monkeypatch.delitem(sys.modules, f"frameledger_services.providers.{name}", raising=False)
+        with pytest.raises(plugins.NoSuchProviderError) as refused:
+            plugins.create(name, Settings())
+        assert str(refused.value) == (
+            f"The provider '{name}' cannot be loaded: httpx is not installed: pip install 'frameledger[{name}]'."
+        )
+
+
 def test_the_settings_of_the_process_reach_the_service():
     settings = load(
         {

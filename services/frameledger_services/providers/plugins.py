@@ -115,7 +115,7 @@ def _loaded(name: str) -> type[LLMService[Any]]:
         )
     point = points[0]
     try:
-        with extras.needed():
+        with extras.needed(*({name} & extras.MODULES.keys())):
             provider = point.load()
     except extras.MissingExtraError as error:
         raise NoSuchProviderError(f"The provider {name!r} cannot be loaded: {error}.") from error
