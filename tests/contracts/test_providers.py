@@ -1,4 +1,8 @@
-"""The contract of all providers, whatever their protocol."""
+"""The contract of all providers, whatever their protocol.
+
+Another package runs it against its own provider by importing these tests and replacing `pytestmark`: see "Run the
+contract" in infra/docs/how-to/provider.md.
+"""
 
 import asyncio
 import json
@@ -13,7 +17,7 @@ from frameledger.context import LLMContext, LLMSpecificMessage
 from frameledger_services.providers import LLMSettings, UnmappableError, errors
 from frameledger_services.providers.script import Call, Delay, Fail, Reply, Script, Text, Thought
 
-pytestmark = pytest.mark.parametrize("provider", PROVIDERS)
+pytestmark = pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
 
 HELLO = LLMContext([{"role": "user", "content": "Hello?"}])
 SENTENCE = "Good morning to you all, and  to the cat: 猫 🐈."
@@ -44,7 +48,7 @@ def played(provider, *steps, test, **reply):
 
     async def life():
         script = Script(replies=[Reply(say=steps, **reply)])
-        async with asyncio.timeout(IN_PROCESS), PROVIDERS[provider](script) as running:
+        async with asyncio.timeout(IN_PROCESS), provider(script) as running:
             try:
                 return await test(running)
             finally:
@@ -95,7 +99,7 @@ def test_no_frame_has_ids_of_its_own(provider):
 
 def test_a_thought_comes_before_the_text_and_keeps_its_signature(provider):
     got, failure, running = answered(
-        provider, Thought(thought="They greet me, so", signature="c2lnbmVk+/="), Text(text="Hello there.")
+        provider, Thought(thought="They greet me, so", signature="c2lnbmVk+/8="), Text(text="Hello there.")
     )
     assert failure is None
     assert kinds(got) == [
@@ -110,7 +114,7 @@ def test_a_thought_comes_before_the_text_and_keeps_its_signature(provider):
     if running.keeps_thoughts:
         assert (got[0].append_to_context, got[0].llm) == (True, running.service.provider)
         [end] = [frame for frame in got if isinstance(frame, f.LLMThoughtEndFrame)]
-        assert end.signature == "c2lnbmVk+/="
+        assert end.signature == "c2lnbmVk+/8="
 
 
 def test_parallel_calls_come_out_whole_and_in_order_after_the_text(provider):

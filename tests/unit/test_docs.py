@@ -85,7 +85,8 @@ def not_installed(page: str) -> list[str]:
     python = "".join(text for language, text in code if language == "python")
     imported = set(re.findall(r"^(?:from|import) (\w+)", python, re.M)) - sys.stdlib_module_names
     saved = {found["title"].removesuffix(".py") for found in FENCE.finditer(page) if found["title"]}
-    ours = {"frameledger", "frameledger_services", *saved}
+    # A page that imports our tests says that they are in a checkout.
+    ours = {"frameledger", "frameledger_services", "tests", *saved}
     wanted = {("pip install", name.replace("_", "-")) for name in imported - ours}
     wanted |= {
         ("npm install", name)
