@@ -98,7 +98,7 @@ def _frame(fields: dict[str, Any], text: str | bytes) -> AnyFrame:
     if not isinstance(frame_type, str):
         raise DecodeError("no_type", 'the object has no "type", or one that is not text')
     if type(version) is not int or version < 1:
-        raise DecodeError("bad_version", f'"v" of {excerpt(frame_type)} is no integer of 1 or more')
+        raise DecodeError("bad_version", f'"v" of {excerpt(frame_type)} is not an integer of at least 1')
     known = FRAME_TYPES.get(frame_type)
     try:
         if known is not None and version <= known.model_fields["v"].default:

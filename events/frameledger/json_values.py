@@ -23,7 +23,7 @@ def json_copy(value: Any) -> Any:
         return [json_copy(item) for item in value]
     if isinstance(value, str | int | float):  # an enum of strings, for one
         return value
-    raise TypeError(f"a {type(value).__name__} is no JSON value")
+    raise TypeError(f"a {type(value).__name__} is not a JSON value")
 
 
 def _key(key: object) -> str:

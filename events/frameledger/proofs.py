@@ -152,7 +152,7 @@ def _follow(header: ProofHeader, lines: Iterator[bytes | str]) -> int:
     for number, line in enumerate(lines, start=2):
         frame = _parsed(ProvenFrame, line, number)
         if frame.version != version + 1:
-            raise ProofError(f"Line {number} is version {frame.version}, where {version + 1} follows.")
+            raise ProofError(f"Line {number} is version {frame.version}, where {version + 1} is expected.")
         version = frame.version
         chain = next_link(chain, version, frame.source, frame.payload.encode())
     if version != header.version:

@@ -96,7 +96,7 @@ def _parsed(stored: bytes) -> dict[str, Any]:
     try:
         wire = json.loads(stored)
     except (ValueError, RecursionError) as error:
-        raise StoredStateError(f"the stored state is no JSON: {error}; rebuild the context") from error
+        raise StoredStateError(f"the stored state is not JSON: {error}; rebuild the context") from error
     if not isinstance(wire, dict):
-        raise StoredStateError("the stored state is no JSON object; rebuild the context")
+        raise StoredStateError("the stored state is not a JSON object; rebuild the context")
     return wire

@@ -115,7 +115,7 @@ def _check_number(digits: str) -> None:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise DecodeError("not_a_number", f"{name} is no JSON; null says that there is no number")
+    raise DecodeError("not_a_number", f"{name} is not JSON; use null for a missing number")
 
 
 _PARSER = json.JSONDecoder(parse_float=_float, parse_int=_integer, parse_constant=_refuse_constant)

@@ -62,5 +62,5 @@ class Kind(StrEnum):
 
 def test_the_copy_of_a_value_takes_what_json_can_write():
     assert json_copy({"type": Kind.TEXT, "sizes": (1, 2.5)}) == {"type": "text", "sizes": [1, 2.5]}
-    with pytest.raises(TypeError, match="a set is no JSON value"):
+    with pytest.raises(TypeError, match="a set is not a JSON value"):
         json_copy({"sizes": {1}})

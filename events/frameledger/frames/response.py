@@ -276,7 +276,7 @@ class ErrorFrame(SystemFrame, OfRun):
     """What happened, for people. Must not contain a secret."""
 
     fatal: bool = False
-    """True if the run cannot go on."""
+    """True if the run cannot continue."""
 
     code: str | None = None
     """What happened, for programs."""

@@ -50,7 +50,7 @@ def histories(folder: Path) -> list[History]:
 
 
 def measure(stream: Sequence[History], rounds: int) -> list[Figure]:
-    """Returns all figures over so many rounds. Raises `DecodeError` if a line is not a valid frame."""
+    """Returns all figures over this many rounds. Raises `DecodeError` if a line is not a valid frame."""
     return [decoding(stream, rounds), folding(stream, rounds), lateness(rounds)]
 
 

@@ -45,7 +45,7 @@ class When(BaseModel):
     """`Talk.quiet`."""
 
     words: int | None = Field(None, ge=1)
-    """The current answer has at least so many words."""
+    """The current answer has at least this many words."""
 
     reported: str | None = None
     """A call of this function has reported an intermediate result."""

@@ -26,7 +26,7 @@ by halving the batch (`unstorable_records`).
 | crashes | the next owner |
 | --- | --- |
 | fewer than `ISOLATED_AFTER`, none on a single record | stores batches as usual |
-| so many, or any on a single record | isolates: begins, decodes and stores one record at a time, nothing else |
+| that many, or any on a single record | isolates: begins, decodes and stores one record at a time, nothing else |
 | `PARKED_AFTER` on the first record alone | stores that record without folding it; its conversation is parked |
 | more: even decoding it crashes | makes a dead letter of its bytes |
 

@@ -72,7 +72,7 @@ class Hooks:
 
 
 async def failure_of(hook: Callable[[], Any], *, within: float | None = None) -> BaseException | None:
-    """Call a plain or async hook. Returns its exception, or TimeoutError after so many seconds; None on success.
+    """Call a plain or async hook. Returns its exception, or TimeoutError after this many seconds; None on success.
 
     Exceptions that end a program or a task have no effect here: a hook that exits stops nothing. Raises only
     KeyboardInterrupt, and the cancellation of its caller.

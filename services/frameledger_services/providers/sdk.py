@@ -274,7 +274,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
 
 
 async def _next(events: AsyncIterator[object], within: float | None) -> object:
-    """Returns the next event of a stream; `_NO_MORE` at its end, or if none arrives within so many seconds."""
+    """Returns the next event of a stream; `_NO_MORE` at its end, or if none arrives within this many seconds."""
     limit = asyncio.timeout(within)
     try:
         async with limit:

@@ -32,7 +32,7 @@ def hear() -> None:
 
 
 class Silence:
-    """A block that may take so many seconds in which the event loop runs, and as many again after each `hear`, up to
+    """A block that may take this many seconds in which the event loop runs, and as many again after each `hear`, up to
     `LONGEST_SILENCE`. Raises TimeoutError if it takes longer.
 
     Used once, for one `async with`, by one task.

@@ -36,7 +36,7 @@ BARE_STREAMS = "frameledger_services.bench.gateway.bare_streams"
 FRAME_BYTES = 355
 GOAL_MS = 100.0
 EARLIER = 3
-"""The memory at the end is compared with the highest in the first part of the time: one of so many parts."""
+"""The time is divided into this many parts; the memory at the end is compared with the highest in the first part."""
 
 
 @dataclass(frozen=True, slots=True)

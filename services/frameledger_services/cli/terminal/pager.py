@@ -105,14 +105,14 @@ def page(preferred: str | None = None) -> Iterator[Page]:
 
 
 def fit(text: str, width: int) -> str:
-    """Returns the text truncated to so many columns, with an ellipsis if it was longer."""
+    """Returns the text truncated to this many columns, with an ellipsis if it was longer."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1).rstrip() + "…" if width > 0 else ""
 
 
 def padded(text: str, width: int) -> str:
-    """Returns the text truncated or padded to exactly so many columns."""
+    """Returns the text truncated or padded to exactly this many columns."""
     cut = fit(text, width)
     return cut + " " * (width - cell_len(cut))
 

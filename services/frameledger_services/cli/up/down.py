@@ -57,7 +57,7 @@ def down(data_dir: DataDir = None) -> None:
 
 
 def _stop_supervisor(directory: Path, within: float) -> None:
-    """Stop the `up` that locks this directory, and kill it after so many seconds. The process has ended on return."""
+    """Stop the `up` that locks this directory, and kill it after this many seconds. The process has ended on return."""
     import psutil
 
     from frameledger_services.embedded.program import EmbeddedError

@@ -7,7 +7,7 @@ const PAUSE = 2_000;
 /** So long takes a frame that was logged together with the one before it: no two are at one place. */
 const MIN_GAP = 1;
 
-/** Returns how long so many milliseconds take here: pauses stay in the order of their lengths. */
+/** Returns the displayed length of this many milliseconds: pauses stay in the order of their lengths. */
 export function shortened(milliseconds) {
   if (milliseconds <= PAUSE) return Math.max(milliseconds, 0);
   return PAUSE + (PAUSE / 4) * Math.log2(milliseconds / PAUSE);
@@ -44,7 +44,7 @@ export class Axis {
     return this.length === 0 ? 0 : this.offset(version) / this.length;
   }
 
-  /** Returns the newest version that was there after so many milliseconds. */
+  /** Returns the newest version that was there after this many milliseconds. */
   versionAt(offset) {
     let low = 0;
     let high = this.offsets.length - 1;

@@ -6,7 +6,7 @@ import {html, memo, useEffect, useMemo, useRef, useState} from './html.js';
 const BAR = 8;
 const TOP = 14;
 const GAP = 6;
-/** Calls at the same time are drawn above each other, in so many rows at most. */
+/** Calls at the same time are drawn above each other, in at most this many rows. */
 const ROWS = 3;
 /** A time of day needs about so much room. */
 const LABEL = 160;

@@ -9,7 +9,7 @@ import {usePages} from './pages.js';
 import {isRedacted, text} from './words.js';
 
 const STATUSES = ['quiet', 'answering', 'calling', 'ended', 'recording', 'parked'];
-/** While somebody types, nothing is asked for so many milliseconds. */
+/** After a key nothing is requested for this many milliseconds, because the user may type more. */
 const TYPING = 250;
 /** How many conversations one page of a search looks through, as the API documents it. */
 const SEARCHED = 1_000;
@@ -153,7 +153,7 @@ function isNarrow({q, status, model, since}) {
   return [q, status, model, since].some((one) => one !== undefined);
 }
 
-/** Returns what is said of pages without a conversation: each has looked through so many. */
+/** Returns the text for pages without a conversation, each of which has searched this many. */
 function unmatched({next, shown}) {
   if (next === null) return 'No conversation matches these filters.';
   return `None of the newest ${number(SEARCHED * shown.length)} conversations matches these filters. More looks further.`;

@@ -6,7 +6,7 @@
 import {rowBefore} from './past.js';
 import {isRedacted, redaction, text} from './words.js';
 
-/** A response and a turn are looked for among so many frames before a version. */
+/** A response and a turn are searched for in this many frames before a version. */
 const FURTHEST = 3_000;
 
 const ANSWER_BEGINS = new Set(['LLMFullResponseStartFrame', 'VisionFullResponseStartFrame']);
