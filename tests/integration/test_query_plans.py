@@ -537,6 +537,33 @@ def test_the_pages_of_a_search_have_all_that_matches_and_each_looks_through_a_pa
         assert [len(page) for page in pages] == counts
 
 
+@pytest.mark.regression("fault 302")
+def test_the_pages_of_a_status_have_all_that_have_it_and_each_looks_through_a_part(filled, monkeypatch):
+    monkeypatch.setattr(listing, "SEARCHED_BY_STATUS", 500)
+    parked = """
+        SELECT context_id FROM contexts WHERE parked_version IS NOT NULL AND NOT experiment ORDER BY started_at DESC
+    """
+    address = f"{filled.info.dsn} password={filled.info.password}"
+
+    async def pages():
+        found, behind, most = [], None, 0
+        async with await AsyncConnection.connect(address) as connection:
+            while True:
+                before = sum(rows for _, _, rows in await (await connection.execute(COUNTED)).fetchall())
+                page = await listing.page(connection, Selection(status="parked"), 50, behind=behind)
+                after = sum(rows for _, _, rows in await (await connection.execute(COUNTED)).fetchall())
+                found.append([one.context_id for one in page.contexts])
+                most = max(most, after - before)
+                if (behind := page.last) is None:
+                    return found, most
+
+    found, most = asyncio.run(pages())
+    assert len(found) == 4
+    assert [one for page in found for one in page] == [one for (one,) in filled.execute(parked).fetchall()]
+    # Twice: for the end of the part, and for what is in it.
+    assert most <= 2 * 500 * 1.1 + 20 * 35
+
+
 def test_the_tables_that_a_query_scans_are_counted(filled):
     scanned, _ = reads(filled, "SELECT count(*) FROM messages WHERE text LIKE '%x%'")
     assert scanned == {"messages"}

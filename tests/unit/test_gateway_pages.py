@@ -61,8 +61,11 @@ def test_the_help_explains_every_sign_above_the_lanes():
 
 
 def test_the_list_says_how_far_a_search_looks():
-    [searched] = re.findall(r"const SEARCHED = ([\d_]+);", files()["list.js"].content.decode())
-    assert int(searched) == listing.SEARCHED
+    searched = re.findall(r"^const (SEARCHED\w*) = ([\d_]+);", files()["list.js"].content.decode(), re.M)
+    assert {name: int(count) for name, count in searched} == {
+        "SEARCHED": listing.SEARCHED,
+        "SEARCHED_BY_STATUS": listing.SEARCHED_BY_STATUS,
+    }
 
 
 def test_a_raw_slash_ends_an_id():

@@ -37,14 +37,26 @@ from frameledger_services.store.serving import LiveWorker, OfferedFunction
 from frameledger_services.store.tool_calls import UnsettledCall
 
 PREFIX = parameters.text("prefix", "Only conversations whose id starts with this text.")
-_SEARCH = (
-    f"A page searches {listing.SEARCHED:,} conversations, so it may be empty although `Link` has a next one."
-)
+
+
+def _searches(count: int) -> str:
+    return f"A page searches {count:,} conversations, so it may be empty although `Link` has a next one."
+
+
 TEXT = parameters.text(
-    "q", f"Only conversations with this text in their id or in a message, ignoring case. {_SEARCH}", most=200
+    "q",
+    "Only conversations with this text in their id or in a message, ignoring case. "
+    f"{_searches(listing.SEARCHED)}",
+    most=200,
 )
-STATUS = parameters.word("status", "Only conversations with this status.", *get_args(Status))
-MODEL = parameters.text("model", f"Only conversations with a run of this model. {_SEARCH}")
+STATUS = parameters.word(
+    "status",
+    f"Only conversations with this status. {_searches(listing.SEARCHED_BY_STATUS)}",
+    *get_args(Status),
+)
+MODEL = parameters.text(
+    "model", f"Only conversations with a run of this model. {_searches(listing.SEARCHED)}"
+)
 SINCE = parameters.time("since", "Only conversations that began at this time or later.")
 UNTIL = parameters.time("until", "Only conversations that began before this time.")
 EXPERIMENTS = parameters.flag("experiments", "`true`: include experiments, such as reruns. Default: `false`.")

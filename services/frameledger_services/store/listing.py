@@ -1,7 +1,7 @@
 """Lists of conversations, a page at a time, the newest first.
 
-An expensive condition is checked for at most `SEARCHED` conversations per page. Without that limit a page with few
-matches would search all conversations, and a few such pages would occupy every connection of a gateway.
+A condition that few conversations may meet is checked for a limited number of them per page. Without that limit a page
+with few matches would search all conversations, and a few such pages would occupy every connection of a gateway.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ batch changes would slow down every batch."""
 
 SEARCHED = 1_000
 """Number of conversations that are searched for one page with a condition on text or model."""
+
+SEARCHED_BY_STATUS = 5_000
+"""The same with a condition on the status, which is in the row of the conversation itself."""
 
 Place = tuple[datetime, str]
 """The position of a conversation in a list: its beginning and its id."""
@@ -106,15 +109,18 @@ async def page(
             await cursor.execute(_LAST_ACTIVE, parameters)
             return ContextPage((await cursor.fetchall())[:limit], None)
         searched_to: Place | None = None
-        if selection.text is not None or selection.model is not None:
+        is_expensive = selection.text is not None or selection.model is not None
+        if is_expensive or selection.status is not None:
+            skipped = (SEARCHED if is_expensive else SEARCHED_BY_STATUS) - 1
             # Conversations that begin between the two statements come before all of these.
-            searched_to = await (await connection.execute(_SEARCHED_TO, parameters)).fetchone()
+            last = await connection.execute(_SEARCHED_TO, parameters | {"skipped": skipped})
+            searched_to = await last.fetchone()
         to_at, to_id = searched_to or _BEFORE_ALL
         await cursor.execute(_NEWEST_FIRST, parameters | {"to_at": to_at, "to_id": to_id})
         found = await cursor.fetchall()
     if len(found) > limit:
-        last = found[limit - 1]
-        return ContextPage(found[:limit], (last.started_at, last.context_id))
+        shown = found[limit - 1]
+        return ContextPage(found[:limit], (shown.started_at, shown.context_id))
     return ContextPage(found, searched_to)
 
 
@@ -179,7 +185,7 @@ _SEARCHED_TO = f"""
     WHERE {_IN_RANGE}
         {_BEHIND}
     ORDER BY head.started_at DESC, head.context_id DESC
-    OFFSET {SEARCHED - 1} LIMIT 1
+    OFFSET %(skipped)s LIMIT 1
 """
 
 _NEWEST_FIRST = f"""

@@ -11,8 +11,9 @@ import {isRedacted, text} from './words.js';
 const STATUSES = ['quiet', 'answering', 'calling', 'ended', 'recording', 'parked'];
 /** After a key nothing is requested for this many milliseconds, because the user may type more. */
 const TYPING = 250;
-/** How many conversations one page of a search looks through, as the API documents it. */
+/** How many conversations one page searches for words or a model, and for a status, as the API documents it. */
 const SEARCHED = 1_000;
+const SEARCHED_BY_STATUS = 5_000;
 /** Characters of a search, and the last day to filter by, as the API takes them. */
 const MAX_SEARCHED = 200;
 const LAST_DAY = '9999-12-31';
@@ -44,7 +45,7 @@ export function List({session}) {
       </div>
       ${isRefused && html`<div><${Trouble} problem=${pages.problem} />
         <p class="more"><button type="button" onClick=${pages.again}>Try again</button></p></div>`}
-      ${rows === 0 && !pages.busy && !isRefused && html`<p class="empty">${isNarrow(address) ? unmatched(pages) : html`<${First} />`}</p>`}
+      ${rows === 0 && !pages.busy && !isRefused && html`<p class="empty">${isNarrow(address) ? unmatched(pages, address) : html`<${First} />`}</p>`}
       ${pages.next !== null && html`<p class="more">
         <button type="button" disabled=${pages.busy} onClick=${pages.more}>More</button>
         <span>${count(rows, 'conversation')} so far</span>
@@ -154,9 +155,10 @@ function isNarrow({q, status, model, since}) {
 }
 
 /** Returns the text for pages without a conversation, each of which has searched this many. */
-function unmatched({next, shown}) {
+function unmatched({next, shown}, {q, model}) {
   if (next === null) return 'No conversation matches these filters.';
-  return `None of the newest ${number(SEARCHED * shown.length)} conversations matches these filters. More looks further.`;
+  const searched = q || model ? SEARCHED : SEARCHED_BY_STATUS;
+  return `None of the newest ${number(searched * shown.length)} conversations matches these filters. More looks further.`;
 }
 
 /** Returns the path of the list in the API. Whoever is shown no words may not search for them, but for ids. */
