@@ -17,6 +17,9 @@ RUN = "run"
 LOCK = "lock"
 """File in that folder which a running `up` locks. The kernel releases the lock when the process ends."""
 
+MIN_SPACE = 256 * 1024 * 1024
+"""Minimum free bytes for `up` to start, and for `doctor` to pass."""
+
 
 def nearest(folder: Path) -> Path | None:
     """Returns the data directory of this folder or of the nearest folder above it, like git; None if there is none.

@@ -116,6 +116,27 @@ def test_a_command_that_is_not_imported_yet_says_what_it_says_afterwards(name):
     assert " ".join(help_.split("\n\n")[0].split()) == COMMANDS[name].line
 
 
+@pytest.mark.regression("journey 138")
+def test_a_command_imports_no_module_of_an_extra_that_it_does_not_name():
+    program = """
+import sys
+from frameledger_services.cli import COMMANDS
+from frameledger_services.cli.terminal.lazy_commands import imported
+from frameledger_services.extras import MODULES
+for extras in (), ("services",):
+    missing = {module for extra in MODULES for module in MODULES[extra]} - sys.modules.keys()
+    missing -= {module for extra in ("cli", *extras) for module in MODULES[extra]}
+    sys.modules |= dict.fromkeys(missing)
+    for name, command in COMMANDS.items():
+        if command.extras == extras and name != "infer":  # which needs any of three
+            imported(name, COMMANDS)
+    for module in missing:
+        del sys.modules[module]
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_every_command_of_every_module_is_listed():
     def names(module):
         app = typer.Typer()

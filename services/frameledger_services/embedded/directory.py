@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frameledger_services import data_directory
+from frameledger_services.data_directory import MIN_SPACE
 from frameledger_services.embedded.program import EmbeddedError
 from frameledger_services.embedded.record import read_record
-
-MIN_SPACE = 256 * 1024 * 1024
-"""Minimum free bytes for `up` to start, and for `doctor` to pass."""
 
 TRIES, RETRY_SECONDS = 20, 0.01
 """The number and interval of attempts to get a lock that is held: a process that only checks whether an `up` runs

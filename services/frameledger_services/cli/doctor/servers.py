@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 
 from frameledger_services.cli.doctor.finding import Finding
+from frameledger_services.data_directory import MIN_SPACE
 from frameledger_services.database_types import Connection
-from frameledger_services.embedded.directory import MIN_SPACE
 from frameledger_services.settings import Settings
 from frameledger_services.store import server
 from frameledger_services.store.server import Server
