@@ -163,6 +163,7 @@ def test_money_is_counted_by_the_prices(database):
     )
 
 
+@pytest.mark.regression("fault 303")
 def test_what_all_have_used_is_added_up_once_and_seen_again_after_a_moment(database, monkeypatch):
     monkeypatch.setattr(limits, "REMEMBERED_SECONDS", 0.0)
     checking = RunLimits(Settings(**OFF | {"limit_tokens_per_day": 1000}))
@@ -170,10 +171,10 @@ def test_what_all_have_used_is_added_up_once_and_seen_again_after_a_moment(datab
         stored(database, run(f"at {hour}", 1, NOON.replace(hour=hour), tokens=(100, 100)))
     stored(database, run("a", 1, NOON.replace(minute=30)))
     assert said(database, "a", 1, limits=checking) is None
-    assert checking._settled == spending.Spent(400, Decimal(0))
+    assert checking._settled == spending.Spent(600, Decimal(0))
     stored(database, run("late", 1, NOON, tokens=(100, 100)))
     assert said(database, "a", 1, limits=checking)[0] == "too_many_tokens"
-    assert checking._settled == spending.Spent(400, Decimal(0))
+    assert checking._settled == spending.Spent(600, Decimal(0))
     # The next day begins with nothing.
     stored(database, run("b", 1, NOON + timedelta(days=1)))
     assert said(database, "b", 1, limits=checking) is None
@@ -261,7 +262,11 @@ def test_counting_reads_the_latest_runs_and_those_of_some_hours_and_no_others(da
             (spending.ROUNDS, one | {"upto": 4_950, "most": 50, "results": list(spending.RESULTS)}, 60),
             (spending.RUNS_IN_MINUTE, one | {"most": 51}, 10),
             (spending.OF_CONVERSATION, one | {"first": day}, 110),
-            (spending.OF_ALL, {"first": newest - timedelta(hours=2), "before": newest}, 400),
+            (
+                spending.OF_ALL,
+                {"first": newest - timedelta(hours=2), "before": newest, "priced": True},
+                400,
+            ),
         ):
             cursor = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) {statement}", parameters)
             [[plan]] = cursor.fetchall()

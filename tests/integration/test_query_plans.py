@@ -6,7 +6,7 @@ A plan is judged by what it touched: no table from end to end, and no more rows 
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import psycopg
@@ -24,6 +24,7 @@ from frameledger_services.store import (
     conversations,
     following,
     listing,
+    spending,
 )
 from frameledger_services.store.listing import Selection
 from frameledger_services.store.newest_requests import ASKING, SPEAKING
@@ -562,6 +563,18 @@ def test_the_pages_of_a_status_have_all_that_have_it_and_each_looks_through_a_pa
     assert [one for page in found for one in page] == [one for (one,) in filled.execute(parked).fetchall()]
     # Twice: for the end of the part, and for what is in it.
     assert most <= 2 * 500 * 1.1 + 20 * 35
+
+
+@pytest.mark.regression("fault 303")
+@pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("priced", [True, False])
+def test_the_prices_of_runs_are_looked_up_for_a_limit_of_money_alone(filled, plan, priced):
+    first = datetime(2026, 1, 1, tzinfo=UTC)
+    asked = {"first": first, "before": first + timedelta(seconds=5), "priced": priced}
+    with filled.transaction(force_rollback=True):
+        filled.execute(f"SET LOCAL plan_cache_mode = {plan}")
+        scanned, _ = reads(filled, spending.OF_ALL, asked)
+    assert scanned == ({"prices"} if priced else set())
 
 
 def test_the_tables_that_a_query_scans_are_counted(filled):

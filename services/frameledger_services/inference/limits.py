@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from frameledger import errors
@@ -112,8 +113,8 @@ class RunLimits:
 
     async def _spent_by_all(self, connection: Connection, at: datetime) -> Spent:
         """Returns the usage of all runs of the day. Settled usage is added up once, so that each query, every
-        `REMEMBERED_SECONDS`, reads the runs of at most two hours."""
-        # One after another: two concurrent queries at the change of the hour or day would add one interval twice.
+        `REMEMBERED_SECONDS`, reads the runs of little more than an hour."""
+        # One after another: two concurrent queries at the change of the minute or day would add one interval twice.
         async with self._one_reads:
             return await self._read_spent_by_all(connection, at)
 
@@ -125,11 +126,12 @@ class RunLimits:
             self._day, self._upto, self._settled = day, day, Spent(0, Decimal(0))
             # The cached usage is that of another day, even if the reads below fail.
             self._known_until = 0.0
-        settled = max(day, at.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - SETTLED)
+        settled = max(day, at.astimezone(UTC).replace(second=0, microsecond=0) - SETTLED)
+        read = partial(spending.of_all, connection, priced=bool(self.settings.limit_cost_per_day))
         if settled > self._upto:
-            self._settled = _sum(self._settled, await spending.of_all(connection, self._upto, settled))
+            self._settled = _sum(self._settled, await read(self._upto, settled))
             self._upto = settled
-        recent = await spending.of_all(connection, self._upto, day + timedelta(days=1))
+        recent = await read(self._upto, day + timedelta(days=1))
         self._known = _sum(self._settled, recent)
         self._known_until = time.monotonic() + REMEMBERED_SECONDS
         return self._known

@@ -75,10 +75,11 @@ async def of_conversation(connection: Connection, context_id: str, first: dateti
     return _spent(await cursor.fetchone())
 
 
-async def of_all(connection: Connection, first: datetime, before: datetime) -> Spent:
+async def of_all(connection: Connection, first: datetime, before: datetime, *, priced: bool = True) -> Spent:
     """Returns the usage of all runs that were requested from `first` on and before `before`. Runs that `replay`
-    republished do not count, because the original used the tokens."""
-    cursor = await connection.execute(OF_ALL, {"first": first, "before": before})
+    republished do not count, because the original used the tokens. Without `priced` the cost is 0: finding the price of
+    each run takes several times as long as reading the run."""
+    cursor = await connection.execute(OF_ALL, {"first": first, "before": before, "priced": priced})
     return _spent(await cursor.fetchone())
 
 
@@ -117,17 +118,17 @@ RUNS_IN_MINUTE = """
 """
 
 # The sum of the tokens of a row of an earlier release may not fit into a bigint.
-_SUMS = "coalesce(sum(coalesce(input_tokens, 0)::numeric + coalesce(output_tokens, 0)), 0), coalesce(sum(cost), 0)"
+_TOKENS = "coalesce(sum(coalesce(input_tokens, 0)::numeric + coalesce(output_tokens, 0)), 0)"
 
 OF_CONVERSATION = f"""
-    SELECT {_SUMS}
+    SELECT {_TOKENS}, coalesce(sum(cost), 0)
     FROM facts_runs
     WHERE context_id = %(id)s AND NOT is_copy AND requested_at >= %(first)s AND requested_at <= %(upto)s
         AND requested_version > coalesce(version_at(%(id)s, %(first)s - interval '1 microsecond'), 0)
 """
 
 OF_ALL = f"""
-    SELECT {_SUMS}
+    SELECT {_TOKENS}, coalesce(sum(cost) FILTER (WHERE %(priced)s), 0)
     FROM facts_runs
     WHERE requested_at >= %(first)s AND requested_at < %(before)s AND NOT is_copy
 """
