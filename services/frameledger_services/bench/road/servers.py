@@ -96,8 +96,12 @@ def servers(settings: Settings) -> Iterator[Servers]:
 
 
 def command(*arguments: str) -> list[str]:
-    """Returns the command line of one of our processes, from `-m` and the module on."""
-    return [sys.executable, *arguments]
+    """Returns the command line of one of our processes, from `-m` and the module on. On Linux it ends with this
+    process."""
+    from frameledger_services.embedded.program import LAUNCHER
+
+    launcher = [sys.executable, "-I", "-S", str(LAUNCHER), f"--die-with={os.getpid()}", "--"]
+    return [*launcher, sys.executable, *arguments]
 
 
 def environment(settings: Settings) -> dict[str, str]:
