@@ -94,10 +94,10 @@ def _make_anew(pipeline, run, draw, number):
         assert living.stop() == 0
     looked(pipeline, run, 0)
     known = [record for record in before if record.offset < read[str(record.partition)]]
-    told = fold_topic([*known, *in_generations(pipeline)], every=20)
-    assert frames_of(pipeline.address) == set(told.frames)
+    folded = fold_topic([*known, *in_generations(pipeline)], every=20)
+    assert frames_of(pipeline.address) == set(folded.frames)
     with psycopg.connect(pipeline.address) as connection:
-        for (context_id, version), context in told.contexts.items():
+        for (context_id, version), context in folded.contexts.items():
             assert value_of(connection, "SELECT context_at(%s, %s)", context_id, version) == context
         assert value_of(connection, "SELECT bool_and(intact) FROM contexts, verify_chain(context_id)")
         assert value_of(connection, "SELECT count(*) FROM outbox") == 0

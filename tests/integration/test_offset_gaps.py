@@ -48,8 +48,8 @@ def test_committed_frames_are_stored_and_aborted_ones_are_not_and_the_end_is_beh
         transactions(pipeline, COMMITTED)
         pipeline.until_idle(running)
         assert running.stop() == 0
-    told = pipeline.check(every=1)
-    assert len(told.frames) == 6
+    folded = pipeline.check(every=1)
+    assert len(folded.frames) == 6
     with psycopg.connect(pipeline.address) as connection:
         ends = connection.execute(
             "SELECT payload -> 'metadata' ->> 'end', count(*)::int FROM frames GROUP BY 1"

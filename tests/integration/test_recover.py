@@ -111,8 +111,8 @@ def test_what_a_power_cut_took_is_put_back_and_changes_nothing(machine, fragile_
     projected(fragile_pipeline, mixed("3", FEW))
     assert place[0] == home
     assert frames < frames_of(fragile_pipeline.address)
-    told = fold_topic(in_generations(fragile_pipeline))
-    assert set(told.frames) == frames_of(fragile_pipeline.address)
+    folded = fold_topic(in_generations(fragile_pipeline))
+    assert set(folded.frames) == frames_of(fragile_pipeline.address)
     with psycopg.connect(fragile_pipeline.address) as connection:
         runs = value_of(
             connection, "SELECT count(*) FROM frames WHERE context_id = 'plain' AND type = 'LLMRunFrame'"
@@ -317,9 +317,9 @@ def test_a_frame_as_large_as_the_topic_takes_is_put_back_with_fewer_headers_or_t
     assert result.exit_code == 1, result.output
     done = json.loads(result.stdout)["applied"]
     assert (done["put_back"], done["left"], done["too_large"]) == (14, 0, 1)
-    (told,) = done["not_put_back"]
-    place = told["partition"], told["generation"], told["offset"]
-    assert (told["context_id"], *place) == ("large", partition_for(key, PARTITIONS), 1, kept[place[0]] + 3)
+    (missed,) = done["not_put_back"]
+    place = missed["partition"], missed["generation"], missed["offset"]
+    assert (missed["context_id"], *place) == ("large", partition_for(key, PARTITIONS), 1, kept[place[0]] + 3)
     assert "kafka-configs.sh --bootstrap-server BROKER --alter" in result.stderr
     assert "max.message.bytes" in result.stderr
     projected(fragile_pipeline, [])
@@ -327,7 +327,7 @@ def test_a_frame_as_large_as_the_topic_takes_is_put_back_with_fewer_headers_or_t
 
     # Only the partition of that frame is not finished.
     found, _ = looked(fragile_pipeline, run, 1)
-    assert [part["partition"] for part in found["partitions"] if part["to_put_back"]] == [told["partition"]]
+    assert [part["partition"] for part in found["partitions"] if part["to_put_back"]] == [missed["partition"]]
     assert "'large': frame " in run(fragile_pipeline, "recover", "--apply", "--yes").stderr
     set_limit(fragile_pipeline, LIMIT + 100)
     again = run(fragile_pipeline, "recover", "--apply", "--yes")
@@ -515,8 +515,8 @@ def test_a_projector_that_runs_is_fenced_and_goes_on_in_the_new_generation(pipel
         pipeline.publish(mixed("3", FEW))
         pipeline.until_idle(running)
         assert running.stop() == 0
-    told = fold_topic(in_generations(pipeline))
-    assert set(told.frames) == frames_of(pipeline.address)
+    folded = fold_topic(in_generations(pipeline))
+    assert set(folded.frames) == frames_of(pipeline.address)
     values = [record.value for record in pipeline.records(pipeline.names.cancellations)]
     assert values.count(b'{"id":"left"}') == 1
     with psycopg.connect(pipeline.address) as connection:
@@ -602,11 +602,11 @@ def test_whatever_steps_it_is_killed_at_the_last_one_comes_to_the_same_end(machi
     projected(fragile_pipeline, [])
     assert frames_of(fragile_pipeline.address) == frames
     assert without_duplicates(dump(fragile_pipeline.address)) == without_duplicates(rows)
-    told = fold_topic(in_generations(fragile_pipeline))
-    assert set(told.frames) == frames
+    folded = fold_topic(in_generations(fragile_pipeline))
+    assert set(folded.frames) == frames
     # Two that were killed in the middle had republished some frames already.
     with psycopg.connect(fragile_pipeline.address) as connection:
-        assert told.repeated >= value_of(connection, "SELECT sum(put_back) FROM recoveries") + 2
+        assert folded.repeated >= value_of(connection, "SELECT sum(put_back) FROM recoveries") + 2
 
 
 def _recover_and_die(settings: Settings, at: str, _: object) -> None:

@@ -1,5 +1,4 @@
-"""What an AG-UI client is told of a conversation: whatever frames come, its protocol is kept, and it holds the messages
-that are stored."""
+"""The events for an AG-UI client: for any frames they follow the protocol, and the client has the stored messages."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -51,7 +50,7 @@ class Waits:
 
 
 def with_messages(found: Iterable[Moment]) -> Iterator[tuple[Moment, list[ShownMessage]]]:
-    """Each moment, and its messages as the tables have them."""
+    """Yields each moment with its messages as in the tables."""
     runs: dict[tuple[int, int], str | None] = {}
     for moment in found:
         era = moment.after.place.era
@@ -77,14 +76,14 @@ def all_calls_are_shown(state: State, stored: Sequence[ShownMessage]) -> bool:
 
 
 def begun(moment: Moment) -> list[CallStarted]:
-    """The calls that began with the frame by which they were dispatched."""
+    """Returns the calls that the frame both dispatched and began."""
     changes = moment.step.changes
     dispatched = {change.key for change in changes if isinstance(change, CallDispatched)}
     return [change for change in changes if isinstance(change, CallStarted) and change.key in dispatched]
 
 
 def written(moment: Moment) -> list[WrittenMessage]:
-    """The messages that the frame wrote."""
+    """Returns the messages that the frame wrote."""
     return [
         WrittenMessage(
             int(moment.after.version),
@@ -99,12 +98,12 @@ def written(moment: Moment) -> list[WrittenMessage]:
 
 
 def follow(frames: Sequence[AnyFrame], begin: int, end: int) -> None:
-    """A client comes when so many frames are there, and its run ends after so many more."""
+    """Let a client connect after `begin` frames, and let its run end after `end` more."""
     consumer, translation = Consumer(), Translation(CONTEXT, "run-1")
     stored: list[ShownMessage] = []
     found = list(with_messages(moments(frames)))[: begin + end]
     for number, (moment, messages) in enumerate(found):
-        # A call that goes on although the history was replaced is known to nobody who comes later.
+        # A client that connects later does not know a call that continues after the history was replaced.
         if consumer.run is None and (number < begin or not all_calls_are_shown(moment.before, stored)):
             stored = messages
             continue
@@ -142,7 +141,7 @@ def asks(way: SecondInput, *messages: dict[str, Any]) -> LLMMessagesAppendFrame:
 
 
 def logged(*frames: Frame) -> tuple[AnyFrame, ...]:
-    """These frames as they come from the log."""
+    """Returns these frames as from the log."""
     return tuple(as_from_a_record(frame) for frame in frames)
 
 

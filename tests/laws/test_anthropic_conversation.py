@@ -1,4 +1,4 @@
-"""Whatever a context contains, its request to Anthropic is one that the API accepts, and its marked beginning does not
+"""For any context, the request to Anthropic is one that the API accepts, and the part up to its cache mark does not
 change."""
 
 import json
@@ -75,7 +75,7 @@ def body(messages):
 
 
 def blocks(messages):
-    """All blocks with their roles and without marks, and how many of them stand up to the mark."""
+    """Returns all blocks with their roles and without marks, and the number of those up to the mark."""
     told: list[tuple[str, dict]] = []
     marked = 0
     for message in body(messages)["messages"]:
@@ -87,7 +87,7 @@ def blocks(messages):
 
 
 def settled(message):
-    """The message as it is once every call has its result."""
+    """Returns the message once every call has its result."""
     if isinstance(message, LLMSpecificMessage) or message["content"] != "IN_PROGRESS":
         return message
     return {**message, "content": "done"}
@@ -137,7 +137,7 @@ def test_every_context_makes_a_request_that_the_api_takes(messages):
     [assistant(None, [call("y", "{}")])],
 )
 def test_what_is_marked_as_stable_stands_in_the_next_request_as_well(messages, more):
-    """Unless a client goes on with an answer that has a thought and results by then."""
+    """Except when a client continues an answer that has a thought and results by then."""
     if an_answer_may_go_on(messages):
         more = [{"role": "user", "content": "over"}, *more]
     before, marked = blocks(messages)

@@ -1,4 +1,4 @@
-"""An async-tool message says what it was built from, and reading is safe whatever the value."""
+"""Async-tool messages: reading returns what a message was built from, and accepts any value."""
 
 import json
 
@@ -17,7 +17,7 @@ JSON = st.recursive(
 
 
 def of_keys(*keys: str, values: st.SearchStrategy = JSON) -> st.SearchStrategy:
-    """Mappings with some of the keys that the code looks at, and anything under them."""
+    """Returns mappings with some of the keys that the code reads, and any values."""
     return st.fixed_dictionaries({}, optional=dict.fromkeys(keys, values))
 
 
@@ -40,7 +40,7 @@ TOOLS = of_keys(
 
 
 def joined(text: str) -> str:
-    """The text with neighbouring halves of a surrogate pair made one character, as JSON does."""
+    """Returns the text with adjacent halves of a surrogate pair joined, as JSON does."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""What is over stays over: a superseded attempt, a closed run, a forgotten call reach neither context nor world."""
+"""A superseded attempt, a closed run or a forgotten call affects neither the context nor the outside world."""
 
 import json
 
@@ -229,7 +229,7 @@ def test_a_sequential_call_is_dispatched_only_while_no_other_runs_unless_it_wait
 
 
 def dispatched_now(moment: Moment) -> bool:
-    """Whether this moment dispatched a call out of the queue."""
+    """Whether this moment dispatched a queued call."""
     return any(
         isinstance(change, CallDispatched)
         and (call := moment.after.calls.open.get(change.tool_call_id)) is not None

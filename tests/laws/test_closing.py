@@ -64,15 +64,15 @@ def test_closing_what_is_open_again_and_again_leaves_nothing_open_remembered_or_
     state = fold(frames[:cut], Conversation.new(CONTEXT)).state
     for _, step in coming_to_rest(state):
         state = step.state
-    # What is noted waits for nobody.
+    # A noted request does not wait for an answer.
     assert (state.runs, dict(state.calls.open), state.turn) == (Runs(noted=state.runs.noted), {}, None)
 
 
 @pytest.mark.rule("R1.2", "R1.4", "R3.7", "R4.1", "R4.3")
 @given(conversations())
 def test_words_and_results_are_answered_by_a_run_that_sees_them(frames):
-    """At once or when what they wait for is over, at the latest by the timekeeper: unless an interruption or an end
-    says that nobody waits for an answer any more, of which there is none here after the words or the result."""
+    """At once, or when what they wait for is over, at the latest by the timekeeper. An interruption or an end would
+    cancel the answer; none follows the words or the result here."""
     for moment in moments(frames):
         if waits_for_an_answer(moment):
             steps = [moment.step, *(step for _, step in coming_to_rest(moment.after))]
@@ -80,7 +80,7 @@ def test_words_and_results_are_answered_by_a_run_that_sees_them(frames):
 
 
 def waits_for_an_answer(moment: Moment) -> bool:
-    """Whether this frame wrote words of the user, or the first or only result of a call, and nobody said not to run."""
+    """Whether this frame wrote words of the user, or the first or only result of a call, without `run_llm: false`."""
     frame, terms = moment.frame, moment.after.terms
     if (
         terms.is_answered_elsewhere
@@ -90,7 +90,7 @@ def waits_for_an_answer(moment: Moment) -> bool:
     ):
         return False
     if isinstance(frame, FunctionCallResultFrame):
-        # A person's word about an ambiguous call is about none that is open.
+        # A person's resolution of an ambiguous call does not concern an open one.
         call = moment.before.calls.open.get(ToolCallId(frame.tool_call_id))
         running = None if call is None else call.running
         owed_a_cancel = running is not None and running.interrupted and frame.call_attempt is not None
@@ -113,7 +113,7 @@ RUN_ENDS_BADLY = {
 @pytest.mark.rule("R3.7", "R4.4")
 @pytest.mark.parametrize("last", RUN_ENDS_BADLY.values(), ids=RUN_ENDS_BADLY)
 def test_a_result_is_answered_when_the_call_that_it_waited_for_is_forgotten_with_its_run(last):
-    """Found by the law above, in a conversation too rare to wait for."""
+    """A case that the property above found once, and finds rarely."""
     folding = Folding(Conversation.new(CONTEXT))
     one, other = ({"function_name": "weather", "tool_call_id": name} for name in ("c1", "c2"))
     for frame in (

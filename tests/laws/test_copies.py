@@ -46,7 +46,7 @@ AT = datetime(2026, 3, 4, tzinfo=UTC)
 
 
 def recorded(values, context_id=CONTEXT):
-    """The frames as a database has them, and the fold of the conversation."""
+    """Returns the frames as in a database, and the fold of the conversation."""
     folding = Folding(Conversation.new(context_id))
     steps, attempts = [], {}
     written: dict[int, WrittenMessage] = {}
@@ -99,7 +99,7 @@ def recorded(values, context_id=CONTEXT):
 
 
 def begun_with(step):
-    """The calls that start in the step that dispatches them."""
+    """Returns the calls that start in the step that dispatches them."""
     dispatched = {change.key for change in step.changes if isinstance(change, CallDispatched)}
     return tuple(
         BegunCall(int(step.state.version), change.tool_call_id, change.function_name, change.arguments)
@@ -109,7 +109,7 @@ def begun_with(step):
 
 
 def copied(frames, context_id=CONTEXT, *, live=False):
-    """The copies that are published: what a topic has of them."""
+    """Returns the copies as they are published."""
     opening = LLMContextFrame(context={}, react=live)
     placed = PlacedCopies(Copies(context_id, "copy", live), [opening], 1, [])
     made = [one for frame in frames for one in placed.of(frame, decode(frame.payload))]

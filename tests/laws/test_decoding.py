@@ -25,7 +25,7 @@ PIECES = [
 
 @st.composite
 def _mutated(draw):
-    """The bytes of a frame with some taken out and some put in."""
+    """Returns the bytes of a frame with some removed and some inserted."""
     value = draw(st.sampled_from(VALUES))
     for _ in range(draw(st.integers(1, 3))):
         start = draw(st.integers(0, len(value)))

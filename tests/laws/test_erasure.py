@@ -1,4 +1,4 @@
-"""Conversations that are erased now and then: nothing of one life reaches the next, and no id comes twice."""
+"""Conversations that are sometimes erased: nothing of one life reaches the next, and no id is used twice."""
 
 import json
 
@@ -76,7 +76,7 @@ def test_a_state_that_was_stored_between_two_frames_goes_on_as_if_it_had_not_bee
 @example(conversation_of([0] * 43 + [45379, 1, 1, 86, 5, 35123, 95], erases=True))
 @given(ERASED)
 def test_what_was_erased_published_once_more_by_its_workers_changes_nothing(frames):
-    """Frames after the last erasure that name a run of an earlier life and are no mirror of the present one."""
+    """Returns frames after the last erasure that name a run of an earlier life and not a mirror of the current one."""
     played = list(moments(frames))
     # One whose id came before is a repetition, and erases nothing.
     erasures = [moment.frame for moment in played if isinstance(moment.frame, LLMContextEraseFrame)]

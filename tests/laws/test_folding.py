@@ -1,4 +1,4 @@
-"""Folding is a function of the frames: of all of them, each once, in their order, and of nothing else."""
+"""The fold is a function of the frames, each once and in order, and of nothing else."""
 
 import os
 import subprocess
@@ -218,7 +218,7 @@ def test_a_frame_that_expects_a_version_is_applied_if_the_context_is_what_it_was
 @pytest.mark.rule("R3.2")
 @given(conversations(), st.sampled_from([0, False, "", [], {}]))
 def test_a_result_that_looks_empty_does_what_any_other_does(frames, empty):
-    """Nothing but the written value tells it from another result: same outcome, same state, same runs asked for."""
+    """Only the written value differs from another result: the outcome, the state and the requested runs are equal."""
     for moment in moments(frames):
         frame = moment.frame
         if isinstance(frame, FunctionCallResultFrame) and frame.result is not None:

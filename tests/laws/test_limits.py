@@ -1,4 +1,4 @@
-"""With limits on, no conversation exceeds them, however absurd its model; by the log's time, too."""
+"""No conversation exceeds its limits, however absurd its model, including those by the log's time."""
 
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -36,7 +36,7 @@ LIMITS = st.builds(
 
 
 def limited(moves, limit):
-    """A conversation that begins with these limits, and in which nobody changes them or keeps it elsewhere."""
+    """Returns a conversation that begins with these limits, without changes of them and without mirrors."""
     author = Author(CONTEXT)
     author.add(limit)
     for move in moves:
@@ -109,7 +109,7 @@ def test_no_second_has_more_than_it_takes(moves, most, rng: Random):
 @pytest.mark.rule("R8.4")
 @given(MOVES, LIMITS)
 def test_nothing_stays_open_because_of_a_limit(moves, limit):
-    """What a timekeeper says of all that is open ends it, in a context that has no room left too."""
+    """The timekeeper's frames end all open work, even in a full context."""
     folding = Folding(Conversation.new(CONTEXT))
     for frame in limited(moves, limit):
         folding.step(frame)

@@ -1,4 +1,4 @@
-"""Whatever a server that imitates an API sends, events are read as far as they make sense, and break no answer."""
+"""Invalid events of a server that imitates an API are read as far as possible, and break no answer."""
 
 from contextlib import suppress
 
@@ -17,7 +17,7 @@ SCALARS = st.one_of(
 
 
 def part(**fields):
-    """An object with some of these fields, each as it should be or as anything else."""
+    """Returns an object with some of these fields, each with a valid or an arbitrary value."""
     return st.one_of(st.fixed_dictionaries({}, optional=fields), SCALARS, st.lists(SCALARS, max_size=2))
 
 

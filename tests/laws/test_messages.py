@@ -1,4 +1,4 @@
-"""The messages of a context: rows that a store can keep with their validity, and valid for a provider at any time."""
+"""The messages of a context: they can be stored as rows with their validity, and are always valid for a provider."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class Row:
 
 @dataclass
 class Rows:
-    """The messages as a database keeps them: no row is ever removed, and each is written once and ended once."""
+    """The messages as in a database: no row is removed, and each is written once and ended once."""
 
     rows: list[Row] = field(default_factory=list)
     eras: list[tuple[int, int]] = field(default_factory=lambda: [(1, 0)])
@@ -156,8 +156,8 @@ def test_the_context_is_valid_for_a_provider_after_every_frame_but_for_what_clie
 
 
 def assert_valid(before: Message | None, message: Message, behind: Message | None) -> None:
-    """That the fold may have written this message between these two; None for what a client brought, `REWRITTEN` where
-    one replaced or removed what was there."""
+    """Assert that the fold may have written this message between these two. None stands for a message of a client,
+    `REWRITTEN` for one that a client replaced or removed."""
     match message:
         case {
             "role": "assistant",
@@ -188,8 +188,8 @@ def assert_valid(before: Message | None, message: Message, behind: Message | Non
 @pytest.mark.rule("R3.5", "RA5.valid")
 @given(conversations())
 def test_the_tool_message_of_a_synchronous_call_says_in_progress_until_it_is_over(frames):
-    """As long as it stands where it was written, nobody else keeps the history, and there is room for the result
-    (R8.4); it is found by its call, the slow way."""
+    """Applies as long as the message stays in its place, no mirror is open, and there is room for the result (R8.4).
+    Here the message is found by searching for its call."""
     pending: dict[tuple[int, int], tuple[Era, Position]] = {}
     left: set[tuple[Era, Position]] = set()
     for moment in moments(frames):
@@ -248,7 +248,7 @@ def test_nothing_that_is_said_for_another_mirror_counts(frames):
 @pytest.mark.rule("RA5.rewrite", "RA5.positions")
 @given(conversations())
 def test_a_message_is_rewritten_where_there_is_one(frames):
-    """Against the list itself, which the state does not have."""
+    """Compares with the list of messages, which the state does not have."""
     before: dict[Position, Message] = {}
     for moment in moments(frames):
         frame, now = moment.frame, dict(moment.rows)

@@ -1,4 +1,4 @@
-"""What a client resends is recognised, whatever was said, and what is made of the conversation reads as it was sent."""
+"""A resent history is recognised for any conversation, and the resulting conversation reads as it was sent."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +29,7 @@ UNSEEN: list[list[Message]] = [
 
 @dataclass
 class Turn:
-    """What a user says, what comes of it, and how its client shows it."""
+    """A user's message, the stored messages that follow it, and those that its client shows."""
 
     asked: Message
     held: list[Held] = field(default_factory=list)
@@ -82,7 +82,7 @@ def after(stored: list[Held], plan: history.Plan) -> list[Held]:
 
 
 def as_read(messages: list[Message]) -> list[tuple[str, str]]:
-    """What somebody reads: who says what, one after the other."""
+    """Returns what a reader sees: the speakers and their words, in order."""
     lines: list[tuple[str, str]] = []
     for message in messages:
         role = message.get("role")
@@ -141,8 +141,8 @@ def test_what_the_client_never_saw_stays_as_far_as_nothing_was_edited(talk, data
 
 
 def edited(messages: list[Message], data: st.DataObject) -> list[Message]:
-    """A history of which a message is left out, said otherwise or said twice, or which ends earlier; it ends with a
-    user."""
+    """Returns a history in which a message is omitted, changed or repeated, or which ends earlier. It ends with a
+    user's message."""
     place = data.draw(st.integers(0, len(messages) - 1))
     one = messages[place]
     other = {**one, "content": data.draw(TEXTS)}
@@ -162,7 +162,7 @@ def edited(messages: list[Message], data: st.DataObject) -> list[Message]:
 
 @given(st.lists(turns(), min_size=1, max_size=4), TEXTS)
 def test_the_stored_history_itself_is_recognised_with_all_that_no_client_sees(talk, text):
-    """As a response is continued, whose client sends nothing of it."""
+    """This is how a response is continued: its client sends nothing of the history."""
     new = {"role": "user", "content": text}
     stored = held(talk)
     plan = history.plan(stored, [*(one.message for one in stored), new])
@@ -170,8 +170,8 @@ def test_the_stored_history_itself_is_recognised_with_all_that_no_client_sees(ta
 
 
 def plain_cuts(words: list[Words], sent: str) -> dict[int, str | None] | None:
-    """`assistant_words.cuts` of words of which none is left out, said as it is meant, in quadratic time: each message
-    is compared with all that is left of the text."""
+    """Returns `assistant_words.cuts` by its definition, in quadratic time: each message is compared with the whole rest
+    of the text. No words are omitted."""
     cut: dict[int, str | None] = {}
     if_all_is_of_one: dict[int, str | None] | None = None
     rest = sent.strip()
@@ -199,7 +199,7 @@ FEW = st.lists(st.sampled_from(["a", "b", "ab"]), max_size=4)
 
 @st.composite
 def said_words(draw: st.DrawFn) -> tuple[list[Words], str]:
-    """Messages of the assistant, and a text that says about the same."""
+    """Draws messages of the assistant, and a text that is similar to them."""
     words: list[Words] = []
     sent: list[str] = []
     for place in range(draw(st.integers(0, 5))):

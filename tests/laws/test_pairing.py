@@ -1,5 +1,5 @@
-"""Whatever clients append, in a request every call is answered once, directly after it, and there is no other
-result."""
+"""Whatever clients append, in a request each call is directly followed by its only result, and there are no other
+results."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,7 +75,7 @@ def test_to_pair_twice_changes_nothing_more(messages):
 
 @given(MESSAGES, MESSAGES)
 def test_a_message_that_comes_later_does_not_change_the_beginning(messages, more):
-    """Providers cache by the bytes of the beginning: it may not flicker while a conversation goes on."""
+    """Providers cache requests by their beginning, so it must not change while a conversation continues."""
     settled = [*messages, {"role": "user", "content": "over"}]
     rest = [message for message in more if role(message) != "tool"]
     assert paired([*settled, *rest])[: len(paired(settled))] == paired(settled)

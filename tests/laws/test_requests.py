@@ -1,4 +1,4 @@
-"""Whatever a context contains, an adapter makes a request of it or raises a named error, and nothing else."""
+"""For any context, an adapter returns a request or raises a named error."""
 
 import json
 from typing import Any
@@ -38,7 +38,7 @@ JSON = st.recursive(
 
 
 def sloppy(**fields):
-    """A mapping with these fields, of which some are missing or are anything."""
+    """Returns a mapping with these fields, some of which are missing or have arbitrary values."""
     either = {name: st.one_of(field, field, field, JSON) for name, field in fields.items()}
     return st.fixed_dictionaries({}, optional=either)
 

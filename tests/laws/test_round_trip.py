@@ -1,4 +1,4 @@
-"""Every frame that can be made can be written, and what is written is read as the same frame."""
+"""Every frame can be encoded, and decodes to the same frame."""
 
 import pytest
 from hypothesis import given, settings

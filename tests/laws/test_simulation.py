@@ -18,7 +18,7 @@ SEEDS = 100
 GROUP = 50
 
 world_of = cache(play)
-"""A play is looked at by two tests, and played once."""
+"""Plays each seed only once for the two tests that examine it."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
@@ -188,8 +188,8 @@ def test_a_fold_that_counts_rounds_anew_with_whatever_a_client_says_is_caught(mo
 
 
 def broken_promise(seeds: int, *, hint: int) -> str:
-    """The first promise that is found broken. A simulation that has changed may keep all of them in the play of the
-    hint: then that of every seed is played, until one does not."""
+    """Returns the first promise that is found broken. After a change of the simulation the seed `hint` may no longer
+    break one; then all seeds are played until one does."""
     for seed in (hint, *range(seeds)):
         try:
             Play(seed, steps_to_rest=20_000).run()

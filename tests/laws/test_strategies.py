@@ -1,4 +1,4 @@
-"""The generated conversations reach what the laws speak of; a law over frames that never come would hold too."""
+"""The generated conversations reach the cases of the properties, which would hold trivially without them."""
 
 from typing import get_args
 

@@ -28,7 +28,7 @@ def role(message: Any) -> str:
 
 
 def places_kept(history: list[Any], kept: tuple[Any, ...]) -> set[int]:
-    """Which places of the history the result holds: the very same elements, in the same order."""
+    """Returns the places of the history that the result contains: identical elements, in the same order."""
     place = {id(message): at for at, message in enumerate(history)}
     places = [place[id(message)] for message in kept]
     assert places == sorted(set(places))
@@ -36,7 +36,7 @@ def places_kept(history: list[Any], kept: tuple[Any, ...]) -> set[int]:
 
 
 def pairs(history: list[Any]) -> list[tuple[int, int]]:
-    """The places of each tool message and of the call that it answers, found the slow way."""
+    """Returns the places of each tool message and of the call that it answers, by a plain search."""
     return [
         (asked, at)
         for at, message in enumerate(history)

@@ -252,21 +252,26 @@ class Pipeline:
                 "no projector was passed that projects the rest",
                 self.progress(connection),
             )
-        told = self._checked(every)
+        folded = self._checked(every)
         assert self.ends() == ends, "something was published during the check"
-        return told
+        return folded
 
     def _checked(self, every: int) -> FoldedTopic:
         records = self.records()
-        told = fold_topic(records, every=every)
+        folded = fold_topic(records, every=every)
         with psycopg.connect(self.address) as connection:
             frames = connection.execute(
                 "SELECT context_id, version, frame_id, outcome, reason, payload::text FROM frames"
             ).fetchall()
-            stored_only, told_only = set(frames) - set(told.frames), set(told.frames) - set(frames)
-            assert len(frames) == len(told.frames), (len(frames), len(told.frames), stored_only, told_only)
-            assert not stored_only, (stored_only, told_only)
-            for (context_id, version), context in told.contexts.items():
+            stored_only, folded_only = set(frames) - set(folded.frames), set(folded.frames) - set(frames)
+            assert len(frames) == len(folded.frames), (
+                len(frames),
+                len(folded.frames),
+                stored_only,
+                folded_only,
+            )
+            assert not stored_only, (stored_only, folded_only)
+            for (context_id, version), context in folded.contexts.items():
                 stored = value_of(connection, "SELECT context_at(%s, %s)", context_id, version)
                 assert stored == context, (context_id, version)
             broken = connection.execute(
@@ -280,9 +285,9 @@ class Pipeline:
             assert rejected == rows_of(connection, "rejected_frames")
         for table, rows in dump(reference).items():
             assert stored_rows[table] == rows, table
-        self._check_effects(told)
-        self._check_dead_letters(told)
-        return told
+        self._check_effects(folded)
+        self._check_dead_letters(folded)
+        return folded
 
     def folded_offline(self, records: Sequence[Record]) -> str:
         """Returns another database, with the tables that one projector fills from these records alone."""
@@ -312,7 +317,7 @@ class Pipeline:
 
         asyncio.run(run())
 
-    def _check_effects(self, told: FoldedTopic) -> None:
+    def _check_effects(self, folded: FoldedTopic) -> None:
         found: dict[str, Any] = {}
         for effect, topic in _effect_topics(self.names):
             for record in self.records(topic):
@@ -322,15 +327,15 @@ class Pipeline:
                 assert found.setdefault(value["id"], value) == value
                 assert record.key == value["context_id"].encode()
         # Work that had ended when a partition caught up after a restart was not requested.
-        assert found.items() <= told.effects.items()
-        assert told.still_open <= found.keys()
+        assert found.items() <= folded.effects.items()
+        assert folded.still_open <= found.keys()
 
-    def _check_dead_letters(self, told: FoldedTopic) -> None:
+    def _check_dead_letters(self, folded: FoldedTopic) -> None:
         places = {
             (dict(record.headers)["fl_partition"], dict(record.headers)["fl_offset"])
             for record in self.records(self.names.dead_letters)
         }
-        assert places == {(b"%d" % partition, b"%d" % offset) for partition, offset in told.no_frames}
+        assert places == {(b"%d" % partition, b"%d" % offset) for partition, offset in folded.no_frames}
 
 
 @dataclass(slots=True)
@@ -353,29 +358,29 @@ class FoldedTopic:
 
 def fold_topic(records: Iterable[Record], *, every: int = 7) -> FoldedTopic:
     """Fold a topic by the pure fold alone, frame by frame."""
-    told = FoldedTopic()
+    folded = FoldedTopic()
     foldings: dict[str, Folding] = {}
     seen: dict[tuple[str, Any], bytes] = {}
     for record in records:
         logged = _logged(record)
         if logged is None:
-            told.no_frames.append((record.partition, record.offset))
+            folded.no_frames.append((record.partition, record.offset))
         elif partition_for(record.key or b"", PARTITIONS) == record.partition:
             value = record.value or b""
             key = logged.context_id, frame_uuid(logged.frame_id)
             if (before := seen.setdefault(key, value)) is not value:
                 if _without_its_time(before) == _without_its_time(value):
-                    told.repeated += 1
+                    folded.repeated += 1
                 else:
-                    told.no_frames.append((record.partition, record.offset))
+                    folded.no_frames.append((record.partition, record.offset))
                 continue
             folding = foldings.setdefault(logged.context_id, Folding(Conversation.new(logged.context_id)))
-            _step(told, folding, logged, value.decode(), every)
+            _step(folded, folding, logged, value.decode(), every)
     for context_id, folding in foldings.items():
         conversation = folding.conversation()
-        told.contexts[context_id, conversation.state.version] = conversation.context.to_wire()
-        told.still_open |= _still_open(told, conversation.state)
-    return told
+        folded.contexts[context_id, conversation.state.version] = conversation.context.to_wire()
+        folded.still_open |= _still_open(folded, conversation.state)
+    return folded
 
 
 def _without_its_time(value: bytes) -> str:
@@ -383,32 +388,32 @@ def _without_its_time(value: bytes) -> str:
     return json.dumps({**json.loads(value), "produced_at": None}, sort_keys=True)
 
 
-def _still_open(told: FoldedTopic, state: State) -> set[str]:
+def _still_open(folded: FoldedTopic, state: State) -> set[str]:
     run, calls = state.runs.open, state.calls.open.values()
     waiting: set[tuple[str, str]] = {("run_id", run.run_id)} if run is not None else set()
     waiting |= {("tool_call_id", one.tool_call_id) for one in calls if one.stage == "dispatched"}
     # The last effect of each id: an id may be used again once its call is settled.
     newest = {
         (name, effect[name]): effect_id
-        for effect_id, effect in told.effects.items()
+        for effect_id, effect in folded.effects.items()
         for name in ("run_id", "tool_call_id")
         if effect["context_id"] == state.context_id and effect["effect"] != "cancel" and effect.get(name)
     }
     return {newest[one] for one in waiting & newest.keys()}
 
 
-def _step(told: FoldedTopic, folding: Folding, logged: LoggedFrame, payload: str, every: int) -> None:
+def _step(folded: FoldedTopic, folding: Folding, logged: LoggedFrame, payload: str, every: int) -> None:
     before = folding.state
     step = folding.step(logged.frame)
     assert step is not None
     version = int(step.state.version)
-    told.frames.append(
+    folded.frames.append(
         (logged.context_id, version, frame_uuid(logged.frame_id), step.outcome, step.reason, payload)
     )
     for effect in react(before, logged.frame, step.state, frame_uuid(logged.frame_id)):
-        told.effects[effect.id] = to_wire(effect)
+        folded.effects[effect.id] = to_wire(effect)
     if version % every == 0:
-        told.contexts[logged.context_id, version] = folding.conversation().context.to_wire()
+        folded.contexts[logged.context_id, version] = folding.conversation().context.to_wire()
 
 
 def die(database: str, topic: str, partition: int, attempt: str = "batch") -> None:
