@@ -17,19 +17,19 @@ from frameledger_services.settings import Settings
 
 @pytest.fixture(scope="module")
 def settings(database_server, migrated_template) -> Iterator[Settings]:
-    """Those of a gateway that reads a database of this file's own, and publishes nothing."""
+    """The settings of a gateway with a database for this file, which publishes nothing."""
     with made(database_server, template=migrated_template) as (_, address):
         yield Settings(database_url=SecretStr(address), kafka_bootstrap_servers=NO_KAFKA)
 
 
 @pytest.fixture(scope="module")
 def filled(settings):
-    """With every conversation of `page_conversations`."""
+    """The same settings, with a database that has every conversation of `page_conversations`."""
     page_conversations.fill(settings.database_url.get_secret_value())
     return settings
 
 
-# Behind `filled`: once there is a browser, `asyncio.run` does not work in this thread.
+# After `filled`: once a browser runs, `asyncio.run` does not work in this thread.
 @pytest.fixture(scope="module")
 def browser(filled, tmp_path_factory, worker_id) -> Iterator[Browser]:
     with browsers.running_or_skipped(tmp_path_factory, worker_id) as running:
@@ -51,6 +51,6 @@ def origin(filled) -> Iterator[str]:
 
 @pytest.fixture
 def web(context, origin) -> Iterator[Webpage]:
-    """A page of this test's own."""
+    """A page for this test."""
     with webpage.opened(context, origin) as page:
         yield page

@@ -42,18 +42,18 @@ PICTURES = {
     "page-conversation": ("light", interrupted),
     "page-why": ("dark", explained),
 }
-"""By the names of their files: colours, and what is opened."""
+"""By file name: the colours, and the address that is opened."""
 
 
 def take(web: Webpage, folder: Path) -> None:
-    """Write all of them into a folder."""
+    """Write all pictures into a folder."""
     for name, (colours, show) in PICTURES.items():
         web.page.emulate_media(color_scheme=colours, reduced_motion="reduce")
         show(web)
         web.settle()
         expect(web.page.get_by_role("status").first).not_to_contain_text("connecting")
         expect(web.page.get_by_role("banner").get_by_text("What needs a person")).to_contain_text("2")
-        # What moves stands still, at its end: the same picture each time.
+        # Without animations, so that a picture is always the same.
         web.page.screenshot(path=folder / f"{name}.png", animations="disabled")
 
 

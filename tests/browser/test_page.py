@@ -1,4 +1,4 @@
-"""The page in a real browser, over recorded conversations: what it shows is what the tables have, at every version."""
+"""The page in a real browser with recorded conversations: it shows the content of the tables at every version."""
 
 import re
 from urllib.parse import quote
@@ -42,7 +42,7 @@ def newest(connection, context_id):
 
 @pytest.mark.parametrize("context_id", [FOUR[0], *map(long, FOUR[1:])])
 def test_every_version_is_the_context_at_it(web, connection, context_id):
-    """Step by step with the keyboard, as a person looks at it; never asked of the server again."""
+    """Step by step with the keyboard, like a user, without further requests to the server."""
     contexts = connection.execute(CONTEXTS_AT, {"id": context_id}).fetchall()
     web.open(context_id, at=0)
     for version, context, places in contexts:
@@ -52,7 +52,7 @@ def test_every_version_is_the_context_at_it(web, connection, context_id):
         messages = context["messages"]
         assert [one["place"] for one in shown["messages"]] == places, version
         for one, message in zip(shown["messages"], messages, strict=True):
-            # What only one provider reads has its name in the place of a role.
+            # A message that only one provider reads has the provider's name instead of a role.
             assert one["role"] == message.get("role", message.get("llm")), (version, one)
             assert one["words"] == words_of(message), version
             calls = {call["id"]: call["function"] for call in message.get("tool_calls", ())}
@@ -160,7 +160,7 @@ def test_what_is_typed_stays_while_the_list_is_drawn_anew(web):
     ):
         web.page.evaluate("history.pushState(null, '', location.href)")
         field.press_sequentially("me")
-        # Another filter draws the list at once. The focus stays: somebody still types.
+        # Another filter draws the list at once. The focus stays, because the user is still typing.
         web.page.get_by_role("checkbox", name="experiments").evaluate("one => one.click()")
         field.press_sequentially("adow")
         expect(field).to_have_value("meadow")
@@ -401,7 +401,7 @@ def test_what_differs_is_what_sql_says(web, connection, a, b):
         expect(shown).to_have_count(len(places))
         assert {one.get_attribute("data-place") for one in shown.all()} == places.keys(), kind
         for place, one in places.items():
-            # Of what was replaced it shows which words went and which came.
+            # For a replaced message it shows which words were removed and which were added.
             said = words_of(one["after" if kind == "replaced" else "message"])
             for text in said:
                 expect(shown.and_(web.page.locator(f"[data-place='{place}']"))).to_contain_text(
@@ -414,7 +414,7 @@ def last_word(text):
 
 
 def tab_to(web, wanted):
-    """Press Tab until this has the focus, and see that it shows."""
+    """Press Tab until this element has the focus, and check that the focus is visible."""
     for _ in range(100):
         web.page.keyboard.press("Tab")
         if wanted.evaluate("one => one === document.activeElement"):

@@ -123,7 +123,7 @@ LEFT_EDGES = """(element, [first, last]) => {
     };
     return [left(first), left(last)];
 }"""
-"""Where the first occurrences of two characters begin on the screen."""
+"""Returns where the first occurrences of two characters begin on the screen."""
 
 
 @pytest.mark.long

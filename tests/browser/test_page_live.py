@@ -1,4 +1,4 @@
-"""A conversation that goes on while it is looked at, in a real browser: followed, through the death of the gateway."""
+"""A conversation that is followed in a real browser while it continues, also when the gateway dies."""
 
 import asyncio
 import re
@@ -75,7 +75,7 @@ def test_a_follower_misses_nothing_while_the_gateway_is_killed_and_started_again
             speaker.say("live", "two")
             assert said(web, 2) == ["one", "two"]
             web.page.evaluate("window.name = 'the same page'")
-            # Leaving the context is kill -9.
+            # The end of the block kills the gateway.
             stack.close()
             expect(web.page.get_by_role("status")).not_to_contain_text(LIVE)
             speaker.say("live", "three", "four")
@@ -197,7 +197,7 @@ def test_who_scrolled_away_from_the_end_stays_there_while_following(speaker, web
     speaker.say("scrolled", "the newest")
     web.shown(101)
     expect(top).to_be_in_viewport()
-    # Stops to follow, and follows again.
+    # Stops following, and follows again.
     newest = web.page.get_by_text("the newest", exact=True)
     web.page.keyboard.press("f")
     web.page.keyboard.press("f")
@@ -237,7 +237,7 @@ def test_conversations_that_newer_ones_push_off_their_page_stay_true(speaker, we
     speaker.say("crowd-52", "one")
     speaker.say("crowd-53", "one")
     expect(rows).to_have_count(54)
-    # Only what is seen is asked for again.
+    # Only what is visible is requested again.
     pushed.scroll_into_view_if_needed()
     speaker.say("crowd-02", "two")
     speaker.frames("crowd-03", {"type": "LLMContextEraseFrame", "id": "e", "why": "asked for"})

@@ -19,17 +19,17 @@ DESK = "a-day-at-the-desk"
 BARGE_IN = "barge-in"
 SECOND_ATTEMPT = "second-attempt"
 CHANGED = "cough"
-"""Whose frames a test changes: no other one looks at it."""
+"""A conversation whose frames one test changes; no other test uses it."""
 
 LOST = "late-words"
-"""Of which a test deletes frames: no other one looks at it."""
+"""A conversation of which one test deletes frames; no other test uses it."""
 
 INFERENCE = """
 INSERT INTO workers (worker_id, kind, service, host, pid, lease_secs, slots, serves, serves_all, offers)
 VALUES ('inference-1', 'inference', 'inference', 'here', 3, 86400, 1, '{}', true, '{
     "provider": "scripted", "settings": {}, "adapter": {}, "instructions": {"appended": [], "turn_completion": ""}}')
 """
-"""The worker of the recorded runs: without it nobody knows how their requests were made."""
+"""The worker of the recorded runs, which their requests depend on."""
 
 Api = Callable[[str, str], Any]
 
@@ -43,7 +43,7 @@ def filled(filled):
 
 @pytest.fixture(scope="module")
 def api(origin) -> Api:
-    """What the gateway answers about a conversation."""
+    """Returns the gateway's answers about a conversation."""
 
     def get(context_id: str, rest: str = "") -> Any:
         return (
@@ -178,7 +178,7 @@ def test_a_conversation_is_intact_until_somebody_changes_a_frame(web, filled, ap
         f"All {api(CHANGED)['newest']} stored frames"
     )
     with psycopg.connect(filled.database_url.get_secret_value()) as connection:
-        # As whoever owns the server could: frames are an archive to everybody else.
+        # As a superuser could; for everybody else frames are read-only.
         connection.execute("SET session_replication_role = replica")
         connection.execute(
             "UPDATE frames SET payload = replace(payload::text, 'e', 'a')::json WHERE context_id = %s AND version = 3",
@@ -196,7 +196,7 @@ def test_a_frame_that_is_not_stored_any_more_is_said_to_be_lost_and_not_asked_fo
     newest = api(LOST)["newest"]
     lost = {3, 4, newest}
     with psycopg.connect(filled.database_url.get_secret_value()) as connection:
-        # As whoever owns the server could: frames are an archive to everybody else.
+        # As a superuser could; for everybody else frames are read-only.
         connection.execute("SET session_replication_role = replica")
         connection.execute("DELETE FROM frames WHERE context_id = %s AND version = ANY(%s)", (LOST, [*lost]))
     requests: list[str] = []

@@ -37,13 +37,13 @@ from frameledger_services.gateway.access import tokens
 NOW = datetime.now(UTC)
 CONVERSATIONS = ("answered", "exact", "raced", "read")
 PAINTED = "painted"
-"""A conversation in which a model called a function of its client, who did not come back."""
+"""A conversation in which a model called a function of its client, which did not return."""
 
 ASKED = "asked"
 """A conversation in which a model answered."""
 
 LARGE = "large"
-"""A conversation whose numbers JavaScript cannot count with, wherever a client may choose one."""
+"""A conversation with numbers that JavaScript cannot represent, wherever a client may choose one."""
 
 LARGEST = 2**63 - 1
 ARGUMENTS = {"order": "A-17", "cents": 4200}

@@ -1,4 +1,5 @@
-"""Front ends by AG-UI: its official client, a scripted model and real functions; what is told, and what is stored."""
+"""AG-UI front ends: the official client, a scripted model and real functions; the events, and the stored
+conversation."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Sessions of the OpenAI Agents SDK on the real servers: what comes out is what went in, for each who uses one."""
+"""Sessions of the OpenAI Agents SDK on real servers return what was added, also with two users of one session."""
 
 import asyncio
 

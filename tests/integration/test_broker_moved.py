@@ -1,4 +1,4 @@
-"""The brokers of a cluster come back at other addresses, which only its bootstrap servers tell."""
+"""The brokers of a cluster return at other addresses, which only the bootstrap servers know."""
 
 from contextlib import ExitStack
 

@@ -1,4 +1,4 @@
-"""The rows of calls that an interruption and a cancel tool read: those in progress, not all of the conversation."""
+"""The rows that an interruption and a cancel tool read: calls in progress, not all of the conversation."""
 
 import asyncio
 

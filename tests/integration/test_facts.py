@@ -1,4 +1,4 @@
-"""The views for programs: all that the tables have, in its type, and fast by conversation and by time."""
+"""The fact views: everything in the tables, with the right types, and fast by conversation and by time."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""How handlers answer: by returning, by reporting, with results in between, and by waiting for a person."""
+"""How handlers answer: by returning, by reporting, with intermediate results, and by waiting for a person."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Changes while a call runs: which terms, order and handlers stay as they were when it began, and which do not."""
+"""Changes while a call runs: which options, order and handlers stay as they were at its start."""
 
 import asyncio
 import json

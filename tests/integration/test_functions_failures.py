@@ -1,4 +1,4 @@
-"""How handlers go wrong: they raise, are silent, late, or return what is no result; and arguments that do not fit."""
+"""Failures of handlers: exceptions, silence, lateness, invalid results, and arguments that do not match."""
 
 import asyncio
 import os

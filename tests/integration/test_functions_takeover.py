@@ -1,4 +1,4 @@
-"""Two workers, of which one dies, is judged dead, or leaves."""
+"""Two workers, of which one dies, is declared dead, or leaves."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Appending by HTTP on a real log and a real database, and reading back what became of it."""
+"""Appending by HTTP on a real log and a real database, and reading the outcomes."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""The gateway as a process: it begins, answers, drains when it is told to stop, and outlives broker and database."""
+"""The gateway as a process: it starts, answers, drains when it is stopped, and survives outages of broker and
+database."""
 
 import asyncio
 import json

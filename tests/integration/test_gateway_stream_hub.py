@@ -1,4 +1,4 @@
-"""Many streams of one process: what they cost the database, and that none suffers from another."""
+"""Many streams of one process: their cost for the database, and their independence."""
 
 import asyncio
 import socket

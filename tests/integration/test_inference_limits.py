@@ -1,4 +1,5 @@
-"""Limits that are checked before a model is asked: what they count, what they say, and that counting reads few rows."""
+"""Limits that are checked before a model is called: what they count, their messages, and that counting reads few
+rows."""
 
 import asyncio
 import json

@@ -1,4 +1,5 @@
-"""An interruption ends the stream at the provider: at once by the topic of cancellations, surely by the heartbeat."""
+"""An interruption ends the stream at the provider: usually by the topic of cancellations, at the latest by the
+heartbeat."""
 
 import asyncio
 import statistics

@@ -1,4 +1,4 @@
-"""What a user installs: the wheel alone, without the checkout, in an empty folder."""
+"""What a user installs: the wheel without the checkout, in an empty folder."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Rows that may be as large as a record are fetched in small pages, wherever there may be millions of them."""
+"""Rows that may be as large as a record are fetched in small pages."""
 
 import asyncio
 

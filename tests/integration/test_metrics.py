@@ -1,4 +1,4 @@
-"""What the services count on the real pipeline."""
+"""The metrics of the services with the real pipeline."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Publishing to a real broker, by us and by a client of another family, and reading it back."""
+"""Publishing to a real broker, with our producer and with librdkafka, and reading it back."""
 
 import asyncio
 import base64

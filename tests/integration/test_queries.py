@@ -1,4 +1,4 @@
-"""SQL for people: time travel, the views and the chain, each compared with the fold or with its documentation."""
+"""SQL for users: time travel, the views and the chain, each compared with the fold or with its documentation."""
 
 import json
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The page of SQL to try: every query on it runs and prints what the page says."""
+"""Every query of the page of example queries runs and prints what the page shows."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Conversations rebuilt on a real database: afterwards the tables hold what a projector would have written."""
+"""Conversations rebuilt on a real database: afterwards the tables have what a projector would have written."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Receipts are in the order of the lives of their id, also if a transaction that erased had begun long before."""
+"""Receipts are in the order of the lives of their id, even if an erasing transaction began long before."""
 
 import asyncio
 

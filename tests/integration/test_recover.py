@@ -1,4 +1,4 @@
-"""Recovering on the real servers: logs that lost their newest or oldest records, and topics made again."""
+"""Recovery on real servers: logs that lost their newest or oldest records, and recreated topics."""
 
 import asyncio
 import base64

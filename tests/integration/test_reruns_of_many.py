@@ -1,4 +1,4 @@
-"""Reruns of many runs on real servers: what stands in the way of one does not end the others."""
+"""Reruns of many runs on real servers: a failure of one does not end the others."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A migration that only adds is made while the processes of the release before go on, and are replaced one by one."""
+"""An additive migration runs while processes of the previous release continue, and are replaced one by one."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""Rows with values that we do not write: a row that was changed by hand stops at most its conversation."""
+"""Rows with unusual values: a row that was changed by hand stops at most its conversation."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The site of `make docs`: it builds strictly, and is complete in itself."""
+"""The site of `make docs` builds in strict mode, and is complete."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The timekeeper's process on the real servers settles each thing once, beside other timekeepers and after outages."""
+"""The timekeeper on real servers settles each thing once, with other timekeepers and after outages."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""`frameledger timeline` and `timeline_of`: every frame, and what it did is what the fold says that it did."""
+"""`frameledger timeline` and `timeline_of` show every frame, with the effects that the fold computes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`frameledger top` shows what the tables have, and what changed between two looks."""
+"""`frameledger top` shows the content of the tables, and the changes between two samples."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Topics on a real broker: made once, described, checked, and held to what the database was filled from."""
+"""Topics on a real broker: created once, described, checked, and compared with those that filled the database."""
 
 import asyncio
 import json

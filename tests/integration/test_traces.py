@@ -1,4 +1,4 @@
-"""A turn is one trace, across all processes that had a part in it."""
+"""A turn is one trace across all processes that take part in it."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Unparking on a real database: in the end the tables say what they would say if nothing had ever been parked."""
+"""Unparking on a real database: in the end the tables are as if nothing had been parked."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""`verify` remembers nothing of a life of a conversation that is erased at that moment."""
+"""`verify` stores nothing about a life of a conversation that is erased at that moment."""
 
 import asyncio
 

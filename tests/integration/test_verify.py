@@ -1,4 +1,4 @@
-"""Verifying from the rows: what the projector wrote differs in nothing, and whatever is changed by hand is found."""
+"""Verification of rows: rows of the projector have no differences, and manual changes are found."""
 
 import asyncio
 from functools import cache

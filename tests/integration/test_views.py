@@ -1,4 +1,4 @@
-"""The views of runs, calls and workers: what a person reads in them is what the projector stored."""
+"""The views of runs, calls and workers show what the projector stored."""
 
 import asyncio
 import json

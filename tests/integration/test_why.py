@@ -1,4 +1,4 @@
-"""`frameledger why` and `runs`: a message leads back to the frames that made it, in recorded histories."""
+"""`frameledger why` and `runs`: a message leads back to the frames that wrote it, in recorded histories."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""One frame of each type, with most of its fields set to something that is not the default."""
+"""An example of each frame type, with most fields set to values other than their defaults."""
 
 from frameledger.frames import (
     BotStartedSpeakingFrame,

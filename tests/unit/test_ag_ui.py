@@ -1,4 +1,4 @@
-"""AG-UI at the gateway's door: what is refused before a run begins."""
+"""Requests that the AG-UI API of the gateway rejects before a run begins."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a request of AG-UI publishes: where what the application wants the model to know stands, and once only."""
+"""What an AG-UI request publishes: each frame once, and the application's context in its place."""
 
 import asyncio
 import json

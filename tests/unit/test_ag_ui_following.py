@@ -1,4 +1,4 @@
-"""What is read from the database for the events of a run of AG-UI."""
+"""The database reads for the events of an AG-UI run."""
 
 import asyncio
 from types import SimpleNamespace

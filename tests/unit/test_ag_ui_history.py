@@ -1,4 +1,4 @@
-"""What an AG-UI client's resent history means; `gateway/ag_ui/history` has the rule in words."""
+"""An AG-UI client's resent history, by the rule in `gateway/ag_ui/history`."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What becomes of a run of AG-UI whose client has left, by what its client requests_run next."""
+"""The run of an AG-UI client that has left, depending on what the client requests next."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The answer to a client of AG-UI: heartbeats, clients that leave, and what is said of their leaving."""
+"""The response to an AG-UI client: heartbeats, and clients that disconnect."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""The old aggregator classes: the documented patterns, and that they follow the rules of the log."""
+"""The old aggregator classes: the documented patterns work, and follow the rules of the log."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""One run, from its request to its terminal frame: what goes to the log, whatever the model does."""
+"""One run, from its request to its terminal frame: the published frames for any behaviour of the model."""
 
 import asyncio
 import json

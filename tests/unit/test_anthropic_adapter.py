@@ -1,4 +1,4 @@
-"""A context in the form of Anthropic's messages: each rule of the adapter."""
+"""A context as a request to Anthropic's Messages API: each rule of the adapter."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A service in a program: what becomes of the program's own cancellation while it ends the service."""
+"""A service in a program: the program's own cancellation while it stops the service is not lost."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The yardstick of live streams ends them when it is told to stop, and has nothing to complain of."""
+"""The baseline of live streams stops them when asked to, without errors."""
 
 import json
 import signal

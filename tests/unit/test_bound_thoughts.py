@@ -1,4 +1,4 @@
-"""Thoughts of Claude 5.1 and later are bound to what stood before them: a server that checks it, as the API does."""
+"""Thoughts of Claude 5.1 and later are bound to the content before them: a server checks it, as the API does."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""The browser of the page's tests is the one that is named or there, and is installed by CI alone, once."""
+"""The browser of the page tests: a named one, an installed one, or one that CI installs once."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""However the tests are started, what Python compiles for them is kept."""
+"""Bytecode of the tests is kept, however they are started."""
 
 import fcntl
 import os

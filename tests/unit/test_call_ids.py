@@ -1,4 +1,4 @@
-"""Which ids of calls are kept: those that are random and long enough to be unique."""
+"""Which call ids are kept: those that are random and long enough to be unique."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Calls out of the pieces of a stream."""
+"""Calls assembled from the pieces of a stream."""
 
 import json
 from types import SimpleNamespace

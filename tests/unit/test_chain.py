@@ -1,4 +1,4 @@
-"""The hash chain: its links are stored for ever, so they are written out here."""
+"""The hash chain: its links are stored for ever, so their values are written out here."""
 
 from hashlib import sha256
 

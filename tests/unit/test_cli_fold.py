@@ -1,4 +1,4 @@
-"""`frameledger fold` shows what each frame of a file did, and the context that they make."""
+"""`frameledger fold` shows the outcome of each frame of a file, and the resulting context."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Every command that takes the id of a conversation checks it by the same rule, before it connects to anything."""
+"""All commands check the id of a conversation by the same rule, before they connect."""
 
 import pytest
 from typer.testing import CliRunner

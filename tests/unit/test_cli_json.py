@@ -1,4 +1,4 @@
-"""JSON on standard output is JSON in every encoding of it, and has no character that a terminal obeys."""
+"""JSON on standard output is valid in every encoding, and has no control characters for a terminal."""
 
 import json
 import os

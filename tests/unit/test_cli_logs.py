@@ -1,4 +1,4 @@
-"""`frameledger logs`: files that grow, are set aside and are truncated, and what of them is printed."""
+"""`frameledger logs`: the printed lines of files that grow, are rotated or are truncated."""
 
 import json
 from unittest import mock

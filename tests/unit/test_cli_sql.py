@@ -1,4 +1,4 @@
-"""`frameledger sql` hands an address over without showing its secrets."""
+"""`frameledger sql` passes the database address to psql without showing its secrets."""
 
 import pytest
 import typer

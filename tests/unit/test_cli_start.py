@@ -1,4 +1,4 @@
-"""How much a command of `frameledger` imports: what it is called for, and no more. Counted, not timed."""
+"""The number of modules that each `frameledger` command imports. Counted, not timed."""
 
 import subprocess
 import sys

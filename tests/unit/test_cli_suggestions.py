@@ -1,4 +1,4 @@
-"""A command that is suggested does what it says when it is copied into a shell."""
+"""Suggested commands work when they are copied into a shell."""
 
 import ast
 import re

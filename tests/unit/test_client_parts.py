@@ -1,4 +1,4 @@
-"""What the client does before and after it speaks to a server."""
+"""The parts of the client that need no server."""
 
 import asyncio
 import copy

@@ -1,4 +1,4 @@
-"""What the client's docstrings promise can be caught and built by its callers."""
+"""The errors and values in the client's docstrings can be caught and created by callers."""
 
 import asyncio
 import builtins

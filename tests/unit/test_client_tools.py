@@ -1,4 +1,4 @@
-"""Functions that clients bring: what is a definition, and what becomes of the tools that there are."""
+"""Functions that clients bring: which definitions are valid, and the resulting tools."""
 
 import asyncio
 import json

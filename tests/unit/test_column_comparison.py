@@ -1,4 +1,4 @@
-"""What `verify` knows of columns that older releases did not write."""
+"""How `verify` treats columns that older releases did not write."""
 
 import re
 

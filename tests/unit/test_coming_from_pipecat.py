@@ -1,4 +1,4 @@
-"""Programs written for the API that the frames come from: what of them runs as it stands."""
+"""Programs that were written for the API on which the frames are based: which parts run unchanged."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""Batches as they are sent: compressed where there is enough, and readable in any case."""
+"""Sent batches: compressed if they are large enough, and always readable."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The player says what the core makes of a scenario, and the shared samples agree with it."""
+"""The conformance player returns the core's result of a scenario, and the shared samples agree with it."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""`LLMContext`: what it takes, that it shares nothing, its wire form, and how a history is trimmed."""
+"""`LLMContext`: valid arguments, no shared state, its wire form, and trimming."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""How the suite tells what its modules cost, and in which order xdist gets them."""
+"""How the suite measures the costs of its modules, and in which order xdist runs them."""
 
 import json
 import subprocess

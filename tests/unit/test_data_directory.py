@@ -1,4 +1,4 @@
-"""Which data directory is meant, and what is said where none is."""
+"""Which data directory is used, and the errors if there is none."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The recording that `make demo` plays: what is in it, and that script, functions and people fit to each other."""
+"""The recording of `make demo`: its content, and the consistency of script, functions and people."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Derived ids are the same in every release: what was stored or told to others under one is found by it for ever."""
+"""Derived ids are the same in every release, because they are stored and sent to other programs."""
 
 from uuid import uuid5
 

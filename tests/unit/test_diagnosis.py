@@ -1,4 +1,4 @@
-"""What becomes of a partition whose log changed: a table, and the comparison that finds where log and tables part."""
+"""The diagnosis of a partition whose log changed, and the comparison that finds where log and tables diverge."""
 
 import asyncio
 from contextlib import aclosing

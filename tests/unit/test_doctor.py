@@ -1,4 +1,4 @@
-"""What `doctor` makes of the answers that it gets, and of those that it does not get."""
+"""How `doctor` reports answers of servers, and missing answers."""
 
 import ast
 import asyncio

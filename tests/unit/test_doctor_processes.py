@@ -1,4 +1,4 @@
-"""What `doctor` says of services, from what they say of themselves."""
+"""How `doctor` reports the readiness of services."""
 
 import asyncio
 

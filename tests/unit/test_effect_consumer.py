@@ -1,4 +1,4 @@
-"""A member of a service's consumer group leaves it whole, also if its broker does not answer."""
+"""A member of a service's consumer group leaves it completely, even if its broker does not answer."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What `frameledger erase` prints of a receipt."""
+"""How `frameledger erase` prints a receipt."""
 
 import uuid
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""How the feed fetches over brokers in memory: what it asks for, what is left meanwhile, and its end."""
+"""The feed with brokers in memory: its requests, partitions that it leaves meanwhile, and its end."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,5 @@
-"""The feed while leaders move and brokers are away: nothing twice, nothing passed over, and what is revalidated."""
+"""The feed while leaders move and brokers are down: no record twice, none skipped, and which partitions are
+revalidated."""
 
 import asyncio
 

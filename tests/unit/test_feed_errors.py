@@ -1,4 +1,4 @@
-"""What a feed raises: everything that is not transient."""
+"""The feed raises all errors that are not transient."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What lies on a partition beside records: markers, aborted transactions, and what was compacted away."""
+"""Entries of a partition besides records: markers, aborted transactions, and compacted records."""
 
 import asyncio
 

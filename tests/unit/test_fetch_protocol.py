@@ -1,4 +1,4 @@
-"""Fetch requests and responses, beside aiokafka's own way to encode and to decode them."""
+"""Fetch requests and responses, compared with aiokafka's own encoding and decoding."""
 
 import struct
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""A frame with many calls or tools is folded in time in proportion to them: of four times as many, some four times."""
+"""The time to fold a frame is proportional to the number of calls or tools in it."""
 
 import pytest
 from tests.support.processor_time import assert_proportional

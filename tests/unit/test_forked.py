@@ -1,4 +1,4 @@
-"""Copies of a process that go on as another command, where that is safe, and those that are started where it is not."""
+"""Forked processes that become another command where that is safe, and newly started ones where it is not."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Running handlers, what they are given, and what they say, without any server."""
+"""Handlers without a server: their arguments, their results and their errors."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The hooks that an application has for calls, each called once for the calls that belong together."""
+"""An application's hooks for calls, each called once per group of calls."""
 
 import asyncio
 

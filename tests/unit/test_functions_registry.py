@@ -1,4 +1,4 @@
-"""Which handler serves which function, and on what terms."""
+"""Which handler serves which function, with which options."""
 
 import inspect
 import math

@@ -1,4 +1,4 @@
-"""What a handler returns, reports or raises, and frames of its call that are not published: how its call ends."""
+"""How a call ends: results, reports and errors of handlers, and frames that cannot be published."""
 
 import asyncio
 import math

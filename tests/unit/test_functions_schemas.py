@@ -1,4 +1,4 @@
-"""Schemas made from functions, and arguments made to fit them."""
+"""Schemas from function signatures, and conversion of arguments."""
 
 import asyncio
 import dataclasses

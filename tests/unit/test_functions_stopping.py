@@ -1,4 +1,4 @@
-"""What waits for a worker when its function service stops: during an outage it has none."""
+"""Callers that wait for a worker while its function service stops during an outage."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The calls of one answer as one message: each rule of gathering, and what both providers get of it."""
+"""The calls of one answer as one message: each rule of gathering, and the result for both providers."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Heads in memory: bounded by what they take there, whatever it is of; and the ids that they know."""
+"""The cache of heads is bounded by memory; heads remember frame ids."""
 
 import json
 import tracemalloc

@@ -1,4 +1,4 @@
-"""When the heartbeats of a worker take its event loop for blocked, and when they do not."""
+"""When the heartbeats of a worker consider its event loop blocked."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Recorded histories fold to what they folded to when they were recorded, however the folding is done."""
+"""Recorded histories fold to their recorded contexts, however they are folded."""
 
 import json
 from dataclasses import replace

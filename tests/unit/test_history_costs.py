@@ -1,4 +1,4 @@
-"""Comparing a resent history takes time in proportion to it: of one that is four times as long, some four times."""
+"""The time to compare a resent history is proportional to its length."""
 
 import pytest
 from tests.support.processor_time import assert_proportional

@@ -1,4 +1,4 @@
-"""The client over HTTP and what answers it: a gateway that says what a test wrote down, on a socket of its own."""
+"""The HTTP client against a fake gateway with scripted responses, on a socket of its own."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What an HTTP API says instead of an answer, sorted by what must be done."""
+"""Error responses of HTTP APIs, classified by what the caller must do."""
 
 import errno
 import socket

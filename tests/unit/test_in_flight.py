@@ -1,4 +1,4 @@
-"""The jobs of a worker, with an executor in place of its own."""
+"""The jobs of a worker, with a fake executor."""
 
 import asyncio
 from contextlib import suppress

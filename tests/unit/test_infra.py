@@ -1,4 +1,4 @@
-"""The image and the composition, held to this repository as far as that goes without a container engine."""
+"""The image and the compose file, checked as far as possible without a container engine."""
 
 import fnmatch
 import json

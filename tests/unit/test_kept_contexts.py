@@ -1,4 +1,4 @@
-"""What a gateway keeps of contexts that it answered: how much, how long, and what a read of one asks before."""
+"""The gateway's cache of contexts: its size, its expiry, and its revalidation."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Jobs of one key in order, many keys at once, a limit on both."""
+"""Jobs of one key run in order, those of other keys concurrently, with limits on both."""
 
 import asyncio
 

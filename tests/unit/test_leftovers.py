@@ -1,4 +1,4 @@
-"""What a broken-off run leaves behind is ended, and nothing else."""
+"""Leftovers of an aborted run are killed, and nothing else."""
 
 import os
 import subprocess

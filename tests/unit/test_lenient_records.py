@@ -1,4 +1,4 @@
-"""Batches as they come from a broker, whatever the names of their headers are."""
+"""Batches from a broker with header names in any encoding."""
 
 import random
 

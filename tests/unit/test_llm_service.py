@@ -1,4 +1,4 @@
-"""`LLMService` beside what every provider promises: settings, instructions, hooks, and what its base adds."""
+"""The parts of `LLMService` besides the contract of all providers: settings, instructions, hooks."""
 
 import asyncio
 import json

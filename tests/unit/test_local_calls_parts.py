@@ -1,4 +1,4 @@
-"""Calls that a program announces itself, with everything in memory: errors that servers raise at will."""
+"""Calls that a program announces itself, in memory: errors that cannot be forced on servers."""
 
 import asyncio
 import threading

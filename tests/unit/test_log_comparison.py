@@ -1,4 +1,4 @@
-"""Stored frames held against records: what counts as the same, and what has a reason to be missing."""
+"""Stored frames compared with records: which are equal, and which have a reason to be missing."""
 
 import asyncio
 from datetime import timedelta

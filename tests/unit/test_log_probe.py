@@ -1,4 +1,4 @@
-"""A log probe asks each leader for the ends of its partitions: one that does not answer holds up no other."""
+"""A log probe queries each leader for the ends of its partitions; one that does not answer delays no other."""
 
 import asyncio
 

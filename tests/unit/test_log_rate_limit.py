@@ -1,4 +1,4 @@
-"""What aiokafka logs of our clients comes once a minute; of other clients of the process it comes as it is."""
+"""aiokafka's log lines about our clients are limited to one a minute; those about other clients are unchanged."""
 
 import asyncio
 import logging

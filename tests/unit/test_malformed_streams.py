@@ -1,4 +1,4 @@
-"""A server whose stream cannot be read: whatever is wrong with it, the answer broke off, and may be attempted again."""
+"""A stream that cannot be read counts as an answer that broke off and may be attempted again."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Merging: the first piece at once, later ones together, order kept, and nobody waits."""
+"""Merging: the first piece is sent at once, later ones together and in order, and nobody waits."""
 
 import asyncio
 from typing import Any

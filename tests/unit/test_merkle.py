@@ -1,4 +1,4 @@
-"""The Merkle tree of RFC 6962: the values that everybody's implementation has to give, and the RFC's own definition."""
+"""The Merkle tree of RFC 6962: published test vectors, and the RFC's own definition."""
 
 from collections.abc import Sequence
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""Requests as Mistral's API takes them: its own checks of a request, and what it knows the fields by."""
+"""Requests that Mistral's API accepts: its own checks of a request, and its names of fields."""
 
 import asyncio
 from itertools import pairwise

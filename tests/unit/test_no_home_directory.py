@@ -1,4 +1,4 @@
-"""A user without a home directory, as a number that the system does not know is in a container."""
+"""A user without a home directory, such as an unknown user id in a container."""
 
 import os
 

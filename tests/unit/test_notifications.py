@@ -1,4 +1,4 @@
-"""The payloads of a projector's notifications: what is written is read again, and the rest says nothing."""
+"""The payloads of projectors' notifications are read as they were written; others are ignored."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A context in the form of OpenAI's chat completions: each rule of the adapter."""
+"""A context as a request to OpenAI's chat completions: each rule of the adapter."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""What frames say to whoever asked: the text of an answer as it comes, over attempts and runs."""
+"""Frames as an answer for a client: its text as it arrives, across attempts and runs."""
 
 from time import thread_time
 

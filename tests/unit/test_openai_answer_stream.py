@@ -1,4 +1,4 @@
-"""Answers that end before they are over: of clients that leave, or may no longer read them."""
+"""Streams of answers that end early: clients that leave, or may no longer read them."""
 
 import asyncio
 from types import SimpleNamespace

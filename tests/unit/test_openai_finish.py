@@ -1,4 +1,4 @@
-"""How an answer of OpenAI's API ends: by its finish reason, also that of a compatible server."""
+"""The end of an answer of OpenAI's API, by finish reason, also from compatible servers."""
 
 import pytest
 

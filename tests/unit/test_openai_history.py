@@ -1,4 +1,4 @@
-"""The rule of what a client's resent history means, message by message; `gateway/openai/history` has its words."""
+"""A client's resent history, message by message, by the rule in `gateway/openai/history`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the parameters of a completion mean here: what is honoured, what is refused by name, what changes nothing."""
+"""The parameters of a completion: which are honoured, which are rejected by name, and which have no effect."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""OpenAI's routes without servers: who may, which conversation, and errors in OpenAI's shape whoever answers."""
+"""OpenAI's routes without servers: permissions, the choice of the conversation, and errors in OpenAI's format."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Streams of servers that imitate OpenAI's API, each in its own way."""
+"""Streams of servers that imitate OpenAI's API, with their differences."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The tokens that servers with OpenAI's API report, whatever they count among the completion's."""
+"""The tokens that servers with OpenAI's API report, whatever they include in the completion's."""
 
 import pytest
 

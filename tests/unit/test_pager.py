@@ -1,4 +1,4 @@
-"""The pager: which program it is, what it gets, and that a file or a pipe gets plain lines."""
+"""The pager: which program is used, its input, and plain lines for a file or a pipe."""
 
 import io
 from types import SimpleNamespace

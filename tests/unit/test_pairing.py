@@ -1,4 +1,4 @@
-"""Calls and their answers in what clients append: each rule of pairing."""
+"""Calls and their results among messages of clients: each rule of pairing."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Keys go where Kafka's own clients put them."""
+"""Keys belong to the same partitions as with Kafka's own clients."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the handlers of captured frames do with streamed text."""
+"""How captured frames of streamed text are handled."""
 
 import pytest
 from tests.support.pipecat_frames import LLMTextFrame

@@ -1,4 +1,4 @@
-"""Messages that cannot be stored leave the positions of the others, and what follows them reaches its place."""
+"""Messages that cannot be stored do not change the positions of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thread that publishes: what shares a frame, and the end of a recording whose broker does not answer."""
+"""The publishing thread: which items share a frame, and the end of a recording whose broker does not answer."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Providers by name: ours, another package's, and what is said when there is none."""
+"""Providers by name: built-in ones, those of other packages, and the error if there is none."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Reading ahead: what is there to be taken, how much of it, and when the next answer may come."""
+"""The prefetch buffer: what can be read, how much, and when the next answer is accepted."""
 
 import asyncio
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""What the producer is sure of before it speaks to a broker."""
+"""The checks of the producer before it contacts a broker."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""The projector's process: what it logs and raises when another projector has its name."""
+"""The projector's process: its log lines and errors when another projector has its instance id."""
 
 import asyncio
 

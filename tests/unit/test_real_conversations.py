@@ -1,4 +1,4 @@
-"""Conversations that people's programs really had fold to the messages that they really were."""
+"""Real conversations fold to their real messages."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Reasoning that a compatible server streams comes back to it in later requests, in the field that it came in."""
+"""Reasoning that a compatible server streams is sent back in later requests, in the same field."""
 
 import pytest
 

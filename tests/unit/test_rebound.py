@@ -1,4 +1,4 @@
-"""Methods with other classes than those that they name: the methods themselves stay as they are."""
+"""Methods with other classes than those that they name; the originals stay unchanged."""
 
 import pytest
 

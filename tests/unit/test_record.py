@@ -1,4 +1,4 @@
-"""Bytes on the log to a frame of a context, or to one error that says what is wrong with them."""
+"""Decoding records: a frame of a context, or one error that says what is wrong."""
 
 import json
 import pickle

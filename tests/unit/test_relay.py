@@ -1,4 +1,4 @@
-"""The relay: what the outbox holds goes to Kafka, and cancellations wait for nothing else."""
+"""The relay publishes the outbox to Kafka, and delays no cancellation."""
 
 import asyncio
 from contextlib import asynccontextmanager

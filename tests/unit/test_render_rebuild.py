@@ -1,4 +1,4 @@
-"""What `frameledger rebuild` prints of a conversation, and at its end."""
+"""How `frameledger rebuild` prints a conversation and its summary."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A rerun without servers: what the model is asked, which results it is given, and what the experiment holds."""
+"""A rerun without servers: the model's request, the results that it gets, and the resulting experiment."""
 
 import asyncio
 import itertools

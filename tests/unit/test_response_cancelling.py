@@ -1,4 +1,4 @@
-"""What `/v1/responses/{id}/cancel` does where there is nothing that an interruption would stop."""
+"""`/v1/responses/{id}/cancel` when there is nothing to interrupt."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""From which version a response is continued, whoever asks while that is found out."""
+"""The version from which a response is continued, also with concurrent requests."""
 
 import asyncio
 import json

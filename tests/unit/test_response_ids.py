@@ -1,4 +1,4 @@
-"""Ids of responses lead back to the conversation and version that they were made of, and nothing else is one."""
+"""Response ids contain their conversation and version; no other text is an id."""
 
 from base64 import urlsafe_b64encode
 

@@ -1,4 +1,4 @@
-"""What the body of a request for a response means here: its items as messages, its parameters, and what is refused."""
+"""The body of a request for a response: its items as messages, its parameters, and what is rejected."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Text that was sent is never taken back: a new attempt is sent from where it goes beyond it, or differs."""
+"""Sent text is never taken back: a new attempt is sent from where it continues that text, or differs."""
 
 from frameledger_services.resumed_text import ResumedText
 

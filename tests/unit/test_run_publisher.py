@@ -1,4 +1,4 @@
-"""A run's frames at a broker that does not take them."""
+"""Frames of a run that the broker rejects."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The JSON Schemas and the frame reference say what the models say."""
+"""The JSON Schemas and the frame reference match the models."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The scripted model: which reply fits, what its file may say, and its pace."""
+"""The scripted model: which reply it chooses, the format of its file, and its pace."""
 
 import asyncio
 import json

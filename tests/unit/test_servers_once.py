@@ -1,4 +1,4 @@
-"""A process of the suite has one of each server, and one database to copy, whatever folders its tests are in."""
+"""A process of the suite has one of each server and one template database, for tests of any folder."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The marks that one gateway sets on its session, which count how often they were set."""
+"""The marks of a gateway on its session, which are counted."""
 
 import asyncio
 from collections import Counter

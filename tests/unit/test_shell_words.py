@@ -1,4 +1,4 @@
-"""A line of the settings file is split into words as a shell does it."""
+"""A line of the settings file is split into words like by a shell."""
 
 import subprocess
 

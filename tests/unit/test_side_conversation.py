@@ -1,4 +1,4 @@
-"""A question outside of a pipeline: its frames, its answer and its timeouts."""
+"""A request outside of a pipeline: its frames, its answer and its timeouts."""
 
 from __future__ import annotations
 

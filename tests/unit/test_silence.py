@@ -1,4 +1,4 @@
-"""Silence of a provider is measured only while our event loop runs."""
+"""The silence of a provider is measured only while our event loop runs."""
 
 import asyncio
 

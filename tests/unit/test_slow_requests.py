@@ -1,4 +1,4 @@
-"""Slow requests: one timer for all of them, and a request that is left for another leader."""
+"""Slow requests: one timer for all, and a request that is abandoned for another leader."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Open work that is closed because nobody waits for it any more."""
+"""Open work that is closed because it is too old."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""How the suite finds out which SQL statements no test executed."""
+"""How the suite finds SQL statements that no test executes."""
 
 import ast
 from pathlib import Path

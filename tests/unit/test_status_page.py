@@ -1,4 +1,4 @@
-"""What `frameledger status` prints is there to be copied: no address is cut, in a file or in a terminal."""
+"""The output of `frameledger status` can be copied: no address is truncated, in a file or in a terminal."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""The stored form of a state: what is refused, and with which error."""
+"""The stored form of a state: what is rejected, and with which error."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is JSON and what only looks like it, told quickly and told exactly."""
+"""Strict JSON: invalid text is rejected, by the fast parser and by the exact one."""
 
 import json
 

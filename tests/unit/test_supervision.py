@@ -1,4 +1,4 @@
-"""A service goes on after an outage of broker or database, and ends with any other error."""
+"""A service continues after an outage of broker or database, and ends with any other error."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What the timekeeper knows of each partition: which it may judge, and by which limits."""
+"""The timekeeper's state of each partition: which ones it may judge, and by which limits."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""From what is overdue to a frame: the same row gives the same bytes, and another version of it another id."""
+"""The frames that settle overdue work: equal bytes for the same row, another id for another version."""
 
 from dataclasses import replace
 from uuid import UUID

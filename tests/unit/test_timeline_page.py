@@ -1,4 +1,4 @@
-"""What `frameledger timeline` prints: names and effects are whole, however narrow the terminal is."""
+"""The output of `frameledger timeline`: names and effects are complete, however narrow the terminal is."""
 
 import io
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""Times that somebody wrote, and times of records: whatever they are, everybody can read what is stored of them."""
+"""Times of publishers and of records: whatever they are, the stored ones can be read."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""Tools and tool choices in the forms in which they come."""
+"""Tools and tool choices in all accepted forms."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tools in wire form, their names, and what has changed between two lists of them."""
+"""Tools in wire form, their names, and the differences of two lists of them."""
 
 from dataclasses import FrozenInstanceError
 from typing import Any

@@ -1,4 +1,4 @@
-"""The topics as the settings ask for them, and what is said about those that a broker has."""
+"""The topics by the settings, and the reported differences of existing topics."""
 
 from dataclasses import replace
 from uuid import uuid4

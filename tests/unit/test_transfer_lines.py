@@ -1,4 +1,4 @@
-"""Files of conversations: what is changed in one is found, in its line, by its seal, its chain or its fold."""
+"""Files of conversations: a change is found in its line, by its seal, its chain or its fold."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Tool lists that are refused, or set at once: what stays registered, and that their conversation is still followed."""
+"""Tool lists that are rejected, or set at once: which handlers stay registered."""
 
 import asyncio
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""An `up` that is broken off in its first moments, or begins where an earlier one was killed."""
+"""An `up` that is interrupted while it starts, or starts after an earlier one was killed."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Old names and old shapes of frames read as what they mean today."""
+"""Old names and old forms of frames are read as their current meaning."""
 
 import copy
 import json

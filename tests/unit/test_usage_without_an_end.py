@@ -1,4 +1,4 @@
-"""What the provider says that an answer used is on the log, also of an answer that has no proper end."""
+"""The usage that a provider reports is published, also for an answer without a regular end."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A value is held to be frozen by the type checker, and is an ordinary small object at run time."""
+"""A value is frozen for the type checker, and an ordinary small object at run time."""
 
 from pathlib import Path
 from typing import Any

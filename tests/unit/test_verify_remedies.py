@@ -1,4 +1,4 @@
-"""What `frameledger verify` says to do about differences, where a test on servers would have to lose a record."""
+"""The remedies that `frameledger verify` prints for differences that are hard to cause on servers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What `make test` runs beside the tests, and what becomes of it."""
+"""The programs that `make test` runs concurrently with the tests, and their results."""
 
 import sys
 from pathlib import Path

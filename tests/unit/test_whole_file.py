@@ -1,4 +1,4 @@
-"""A file that a command writes is whole under its name, or what was there before."""
+"""A file that a command writes is complete under its name, or the previous one stays."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a batch writes of a head: the columns that the statement expects in nearly every row."""
+"""The columns that a batch writes of a head: those of the usual statement, and the state when it is due."""
 
 from frameledger.ids import ContextId
 from frameledger_services.projector import writer

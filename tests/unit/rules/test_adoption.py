@@ -1,4 +1,4 @@
-"""Who may answer a run without naming it, and what happens when somebody does name it (RA5.adopt)."""
+"""Responses without a run id: which run they answer, and what a later response with the id does (RA5.adopt)."""
 
 import pytest
 from tests.unit.rules.dsl import (

@@ -1,4 +1,4 @@
-"""How calls end, and those of which nobody knows it, until a person says (R3.8)."""
+"""How calls end, and how a person resolves an ambiguous one (R3.8)."""
 
 import pytest
 from tests.unit.rules.dsl import (

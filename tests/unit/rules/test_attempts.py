@@ -1,4 +1,4 @@
-"""Who may answer a run: its latest attempt and nobody else, for what it says replaces all before (RA5.attempts)."""
+"""Only the latest attempt answers a run, and its output replaces that of earlier attempts (RA5.attempts)."""
 
 import pytest
 from tests.unit.rules.dsl import (

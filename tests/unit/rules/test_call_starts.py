@@ -1,4 +1,4 @@
-"""From the announcement to the start: what a run's end commits, who may start a call, who may not (RA5)."""
+"""From the announcement to the start: which calls the end of a run commits, and who may start a call (RA5)."""
 
 import pytest
 from tests.unit.rules.dsl import (

@@ -1,4 +1,4 @@
-"""One call by itself: what makes it the same call, what counts as a result, and what its messages say (R3.1-R3.5)."""
+"""One call: its identity, its results, and the text of its messages (R3.1-R3.5)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the changes of a step say of a call and of a run: all that a store writes about them, which reads no frame."""
+"""The changes of a step about calls and runs: a store writes its rows from these alone, without reading the frame."""
 
 import pytest
 from tests.unit.rules.dsl import (

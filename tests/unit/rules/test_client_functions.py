@@ -1,4 +1,4 @@
-"""Functions that a client brings and whose calls it answers: no worker is told of them, and they wait (RA5.client)."""
+"""Functions that a client brings: it answers their calls, no worker receives them, and they wait (RA5.client)."""
 
 import pytest
 from tests.unit.rules.dsl import (

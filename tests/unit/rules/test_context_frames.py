@@ -1,4 +1,4 @@
-"""What clients say about the history itself, and how frames and positions are counted (RA5)."""
+"""Frames of clients about the history, and how versions and positions are counted (RA5)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Runs that results and cancels ask for while somebody speaks: owed, moved, paid once (R4.1)."""
+"""Runs that results and cancels request while somebody speaks are deferred, moved, and opened once (R4.1)."""
 
 import pytest
 from tests.unit.rules.dsl import (

@@ -1,4 +1,4 @@
-"""What a frame makes happen in the world (RA5.react)."""
+"""The effects of frames (RA5.react)."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""What becomes of all that is open when the context ends, and what opens it again (R1.6)."""
+"""The end of a context closes all open work, and some frames open the context again (R1.6)."""
 
 import pytest
 from tests.unit.rules.dsl import (

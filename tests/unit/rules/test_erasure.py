@@ -1,4 +1,4 @@
-"""Erasing: what ends with it, what the next life is, and what still comes from the one before."""
+"""Erasures: what they end, the beginning of the next life, and late frames of the life before."""
 
 from datetime import UTC, datetime
 

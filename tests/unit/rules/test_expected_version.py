@@ -1,4 +1,4 @@
-"""What a client says about a context that it knows: only if nothing changed since (RA5.expected)."""
+"""Frames with an expected version apply only if the context has not changed since (RA5.expected)."""
 
 import pytest
 from tests.unit.rules.dsl import (

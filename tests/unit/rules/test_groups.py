@@ -1,4 +1,4 @@
-"""Which results ask for one run together, and which word decides (R3.6, R3.7)."""
+"""Which results request one run together, and which `run_llm` decides (R3.6, R3.7)."""
 
 from itertools import permutations
 

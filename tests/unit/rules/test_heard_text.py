@@ -1,4 +1,4 @@
-"""What the user heard may be less than what the model said: an interruption corrects the last response (R6.7)."""
+"""Heard text: an interruption corrects the last response to the part that the user heard (R6.7)."""
 
 import pytest
 from tests.unit.rules.dsl import (

@@ -1,4 +1,4 @@
-"""What an interruption stops, what it spares, and what it owes to the user's turn (R4.1.cough, R5.7)."""
+"""What an interruption stops, what it leaves, and which runs it defers to the user's turn (R4.1.cough, R5.7)."""
 
 import pytest
 from tests.unit.rules.dsl import (

@@ -1,4 +1,4 @@
-"""The limits of a conversation: what goes beyond one is ignored, and says which (R8)."""
+"""The limits of a conversation: a frame that exceeds one is ignored, with the limit as its reason (R8)."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""A context whose history somebody else keeps: clients write its messages, all else is followed (RA5.mirror)."""
+"""Mirrors: clients write the messages of the context, and all other frames are only followed (RA5.mirror)."""
 
 import pytest
 from tests.unit.frame_examples import EXAMPLES

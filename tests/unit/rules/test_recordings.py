@@ -1,4 +1,4 @@
-"""A context that mirrors a conversation which lives elsewhere: all is folded, nothing happens (R4.5, RA5.recording)."""
+"""Recordings of conversations that happen elsewhere: frames are folded without effects (R4.5, RA5.recording)."""
 
 import pytest
 from tests.unit.rules.dsl import (

@@ -1,4 +1,4 @@
-"""What the assistant says: joined, trimmed, placed where it ends, kept when it is cut off (R2.1 to R2.6)."""
+"""Responses: text is joined, trimmed, placed where the response ends, and kept when it is cut off (R2.1 to R2.6)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""One run at a time: which frames ask, what is remembered, when it opens, and what ends it (R4.2-R4.4)."""
+"""One run at a time: which frames request one, which requests are kept, when it opens, and what ends it (R4.2-R4.4)."""
 
 import pytest
 from tests.unit.rules.dsl import (

@@ -1,4 +1,4 @@
-"""What an input does that comes while a run is open: enqueue, interrupt, reject, coalesce (R7)."""
+"""Input while a run is open: enqueue, interrupt, reject, coalesce (R7)."""
 
 import pytest
 from tests.unit.rules.dsl import (

@@ -1,4 +1,4 @@
-"""One queue per context for calls that must not run side by side (RA5.sequential)."""
+"""Sequential calls: one queue per context for calls that must not run in parallel (RA5.sequential)."""
 
 import pytest
 from tests.unit.rules.dsl import (

@@ -1,4 +1,4 @@
-"""What a request takes along beside the messages: settings, tools, and the messages about tools (RA5)."""
+"""The parts of a request besides messages: settings, tools, and the messages about tools (RA5)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the model thinks: kept for its provider, exactly as it came, when the thought ends (R2.7)."""
+"""Thoughts: stored unchanged for their provider when they end (R2.7)."""
 
 import pytest
 from tests.unit.rules.dsl import (

@@ -1,4 +1,4 @@
-"""What the user says: when it is written, and when it is answered (R1.1 to R1.5)."""
+"""The user's turns: when they are written, and when they are answered (R1.1 to R1.5)."""
 
 import pytest
 from tests.unit.rules.dsl import (
