@@ -38,7 +38,9 @@ GOALS = {
         "memory with 20 more / the first 20": 1.1,
     },
     "gateway": {
+        "append and wait, p50 / Client.publish(wait=True)": 1.4,
         "CPU of a context read, 4 at once / bare ASGI, the whole context": 2.0,
+        "CPU of a context that nobody read before, 4 at once / bare ASGI, the whole context": None,
         "CPU of a context that is known, 4 at once / bare ASGI, the whole context": None,
         "20 streams of 4 conversations, 60 frames/s: COMMIT to client, p99 / 100 ms": 1.0,
         "the same, p50 / bare ASGI": None,

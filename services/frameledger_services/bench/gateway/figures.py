@@ -33,7 +33,7 @@ class Scale:
 
 
 QUICK = Scale(
-    rounds=1, streams=20, contexts=4, each=16, rate=60, connections=4, requests=200, slices=1, appends=2
+    rounds=1, streams=20, contexts=4, each=16, rate=60, connections=4, requests=600, slices=1, appends=2
 )
 """Enough to test the bench itself, and too little to measure speed."""
 
