@@ -1,4 +1,4 @@
-"""The usage of all conversations at a change of the hour or the day. `test_inference_limits` tests the queries."""
+"""The usage of all conversations at a change of the minute or the day. `test_inference_limits` tests the queries."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -34,7 +34,8 @@ class Ledger:
         """Check a run that was requested at that time; what all have used by then."""
         return (await self.limits._spent_by_all(connection, requested_at)).tokens
 
-    async def _of_all(self, connection, first, before):
+    async def _of_all(self, connection, first, before, *, priced):
+        assert not priced
         hours = max(0.0, (min(before, self.now) - first).total_seconds() / 3600)
         if connection == "away":
             raise DatabaseUnavailableError("The database restarts.")
@@ -46,7 +47,7 @@ class Ledger:
 
 @pytest.mark.regression("worker 8")
 @pytest.mark.parametrize(
-    ("before", "after"), [(at(23, 9, 59), at(23, 10)), (at(23, 23, 59), at(24, 0))], ids=["hour", "day"]
+    ("before", "after"), [(at(23, 9, 59), at(23, 10)), (at(23, 23, 59), at(24, 0))], ids=["minute", "day"]
 )
 def test_two_runs_that_are_checked_while_the_time_changes_count_nothing_twice(monkeypatch, before, after):
     async def run():
