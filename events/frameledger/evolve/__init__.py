@@ -79,11 +79,11 @@ def evolve(state: State, frame: AnyFrame, logged_at: datetime | None = None) -> 
 def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
     """Apply the rule of the frame's type. Returns why it was ignored, or None. Most frequent types first."""
     match frame.type:
-        case "LLMTextFrame":
+        case "LLMTextFrame" | "VisionTextFrame":
             return responses.said(draft, frame, carries_spaces=True)
-        case "LLMFullResponseStartFrame":
+        case "LLMFullResponseStartFrame" | "VisionFullResponseStartFrame":
             return responses.started(draft, frame)
-        case "LLMFullResponseEndFrame":
+        case "LLMFullResponseEndFrame" | "VisionFullResponseEndFrame":
             return responses.ended(draft, frame)
         case "TranscriptionFrame":
             return turns.transcribed(draft, frame)
@@ -142,13 +142,6 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
             erasure.erased(draft)
         case "LLMContextAssistantTimestampFrame":
             return refusal(draft, frame)
-        # Rare, so not beside their equals: each frame after a pattern is compared with all its alternatives.
-        case "VisionTextFrame":
-            return responses.said(draft, frame, carries_spaces=True)
-        case "VisionFullResponseStartFrame":
-            return responses.started(draft, frame)
-        case "VisionFullResponseEndFrame":
-            return responses.ended(draft, frame)
         case "TranslationFrame" | "StartFrame" | "LLMServiceMetadataFrame":
             return None
         case _:
