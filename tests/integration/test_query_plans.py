@@ -5,7 +5,8 @@ A plan is judged by what it touched: no table from end to end, and no more rows 
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -127,6 +128,16 @@ def filled(database_server, migrated_template) -> Iterator[psycopg.Connection]:
         connection.execute(FILL)
         connection.execute("VACUUM ANALYZE")
         yield connection
+
+
+@asynccontextmanager
+async def counting(connection: psycopg.Connection) -> AsyncIterator[AsyncConnection]:
+    """Yields an asynchronous connection to the same database, for one transaction in which all reads are counted."""
+    address = f"{connection.info.dsn} password={connection.info.password}"
+    async with await AsyncConnection.connect(address) as asynchronous:
+        # The reads of a parallel worker are counted elsewhere.
+        await asynchronous.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+        yield asynchronous
 
 
 def reads(
@@ -458,12 +469,10 @@ def test_a_list_reads_a_range_of_ids_or_the_newest_however_often_it_is_asked_for
     filled, selection, options, most_rows
 ):
     times = 12
-    address = f"{filled.info.dsn} password={filled.info.password}"
 
     async def asked():
         # Often enough that psycopg prepares the statement and PostgreSQL chooses a generic plan.
-        async with await AsyncConnection.connect(address) as connection:
-            await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+        async with counting(filled) as connection:
             for _ in range(times):
                 await listing.page(connection, selection, 50, **options)
             return await (await connection.execute(COUNTED)).fetchall()
@@ -475,11 +484,8 @@ def test_a_list_reads_a_range_of_ids_or_the_newest_however_often_it_is_asked_for
 
 @pytest.mark.regression("fault 300")
 def test_a_list_by_activity_reads_the_messages_of_the_conversations_that_it_shows(filled):
-    address = f"{filled.info.dsn} password={filled.info.password}"
-
     async def listed():
-        async with await AsyncConnection.connect(address) as connection:
-            await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+        async with counting(filled) as connection:
             found = await conversations.last_active(connection, 20, 10, experiments=True)
             return found, await (await connection.execute(COUNTED)).fetchall()
 
@@ -492,11 +498,8 @@ def test_a_list_by_activity_reads_the_messages_of_the_conversations_that_it_show
 
 @pytest.mark.regression("fault 301")
 def test_a_purge_reads_no_claims_that_it_keeps(filled):
-    address = f"{filled.info.dsn} password={filled.info.password}"
-
     async def purged():
-        async with await AsyncConnection.connect(address) as connection:
-            await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+        async with counting(filled) as connection:
             assert await held.purge(connection, claims_days=100_000, workers_days=100_000, limit=2_000) == 0
             [(read,)] = await (
                 await connection.execute(

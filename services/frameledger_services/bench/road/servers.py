@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
 from frameledger_services import access
+from frameledger_services.embedded.program import LAUNCHER
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.topics import topic_specs
 from frameledger_services.settings import PREFIX, Settings
@@ -98,8 +99,6 @@ def servers(settings: Settings) -> Iterator[Servers]:
 def command(*arguments: str) -> list[str]:
     """Returns the command line of one of our processes, from `-m` and the module on. On Linux it ends with this
     process."""
-    from frameledger_services.embedded.program import LAUNCHER
-
     launcher = [sys.executable, "-I", "-S", str(LAUNCHER), f"--die-with={os.getpid()}", "--"]
     return [*launcher, sys.executable, *arguments]
 
