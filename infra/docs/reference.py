@@ -16,6 +16,7 @@ from typing import Any
 
 import typer
 from pydantic_core import PydanticUndefined
+from sqlalchemy.dialects import postgresql
 
 from frameledger_services.accepted_values import accepted_values
 from frameledger_services.cli import GROUPS, application
@@ -27,7 +28,10 @@ from frameledger_services.telemetry.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 SQL = ROOT / "migrations" / "sql"
-COMMENT = re.compile(r"COMMENT ON (VIEW|FUNCTION) (.+?) IS\s+((?:'(?:[^']|'')*'\s*)+);", re.S)
+COMMENT = r"COMMENT ON (VIEW|COLUMN|FUNCTION|PROCEDURE) (.+?) IS\s+((?:'(?:[^']|'')*'\s*)+);"
+CREATE = r"CREATE (?:OR REPLACE )?(?:FUNCTION|PROCEDURE) (\w+)\((.*?)\)\s"
+STATEMENT = re.compile(rf"^(?:{COMMENT}|DROP VIEW (\w+);|{CREATE})", re.S | re.M)
+PARAMETER = re.compile(r"^\s*(?!OUT )\"?(\w+)\"? (\w+)( DEFAULT)?")
 
 
 def filled(markdown: str) -> str:
@@ -125,31 +129,70 @@ def tables() -> Iterator[str]:
         yield "| column | type | meaning |"
         yield "| --- | --- | --- |"
         for column in table.columns:
-            yield f"| `{column.name}` | {column.type} | {_cell(column.comment)} |"
+            type_, *collation = column.type.compile(dialect=postgresql.dialect()).partition(" COLLATE ")
+            yield f"| `{column.name}` | {type_.lower()}{''.join(collation)} | {_cell(column.comment)} |"
         yield ""
 
 
 def views() -> Iterator[str]:
-    """Each view with its comment."""
-    yield from _commented("VIEW", "view")
+    """Each view with its comment, then the columns of each."""
+    made = _Made()
+    yield "| view | meaning |"
+    yield "| --- | --- |"
+    for name, comment in sorted(made.views.items()):
+        yield f"| `{name}` | {_cell(comment)} |"
+    for name in sorted(made.views):
+        yield ""
+        yield f"### {name}"
+        yield ""
+        yield "| column | meaning |"
+        yield "| --- | --- |"
+        for column, comment in made.columns[name].items():
+            yield f"| `{column}` | {_cell(comment)} |"
 
 
 def functions() -> Iterator[str]:
-    """Each function with its comment."""
-    yield from _commented("FUNCTION", "function")
+    """Each function with its parameters and its comment."""
+    made = _Made()
+    yield "| function | parameters | meaning |"
+    yield "| --- | --- | --- |"
+    for name, comment in sorted(made.functions.items()):
+        yield f"| `{name}` | {made.parameters[name]} | {_cell(comment)} |"
 
 
-def _commented(kind: str, title: str) -> Iterator[str]:
-    said: dict[str, str] = {}
-    # A later migration may create a view again, with another comment.
-    for file in sorted(SQL.rglob("*.sql")):
-        for one, name, comment in COMMENT.findall(file.read_text(encoding="utf-8")):
-            if one == kind:
-                said[name] = "".join(re.findall(r"'((?:[^']|'')*)'", comment)).replace("''", "'")
-    yield f"| {title} | meaning |"
-    yield "| --- | --- |"
-    for name, comment in sorted(said.items()):
-        yield f"| `{name}` | {_cell(comment)} |"
+class _Made:
+    """The views and functions that the migrations make, with their comments. A later migration may make one again, or
+    comment on it anew."""
+
+    def __init__(self) -> None:
+        self.views: dict[str, str] = {}
+        self.columns: dict[str, dict[str, str]] = {}
+        self.functions: dict[str, str] = {}
+        self.parameters: dict[str, str] = {}
+        for file in sorted(SQL.rglob("*.sql")):
+            for statement in STATEMENT.findall(file.read_text(encoding="utf-8")):
+                self._take(*statement)
+
+    def _take(
+        self, kind: str, name: str, literals: str, dropped: str, function: str, parameters: str
+    ) -> None:
+        comment = "".join(re.findall(r"'((?:[^']|'')*)'", literals)).replace("''", "'")
+        match kind:
+            case "VIEW":
+                self.views[name] = comment
+            case "COLUMN":
+                relation, column = name.replace('"', "").split(".")
+                self.columns.setdefault(relation, {})[column] = comment
+            case "FUNCTION" | "PROCEDURE":
+                self.functions[name] = comment
+            case _ if dropped:
+                self.columns.pop(dropped)
+            case _:
+                found = [one for part in parameters.split(",") for one in PARAMETER.findall(part)]
+                signature = ", ".join(type_ for _, type_, _ in found)
+                self.parameters[f"{function}({signature})"] = ", ".join(
+                    f"`{one}` (optional)" if default else f"`{one}`" for one, _, default in found
+                )
 
 
 PYTHON = {

@@ -1,9 +1,11 @@
 """The schema: the migrations create what is declared, each role may change only what it needs, and errors say why."""
 
 import asyncio
+import runpy
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from uuid import uuid4
 
 import psycopg
@@ -87,6 +89,57 @@ def test_every_table_column_view_function_and_trigger_has_a_comment(connection):
     assert [row[0] for row in columns if not row[6]] == []
     assert [row[0] for row in functions if not row[2]] == []
     assert [row for row in triggers if not row[2]] == []
+
+
+def rows_of_reference(name: str) -> dict[str, list[tuple[str, ...]]]:
+    """The rows of a list of the SQL reference, by the heading above them; empty for those above the first one."""
+    reference = runpy.run_path(str(Path(__file__).parents[2] / "infra" / "docs" / "reference.py"))
+    found: dict[str, list[tuple[str, ...]]] = {}
+    heading = ""
+    for line in reference["LISTS"][name]():
+        if line.startswith("### "):
+            heading = line.removeprefix("### ")
+        elif line.startswith("| `"):
+            cells = line.replace(r"\|", "\0").removeprefix("| ").removesuffix(" |").split(" | ")
+            found.setdefault(heading, []).append(tuple(cell.replace("\0", "|") for cell in cells))
+    return found
+
+
+@pytest.mark.regression("fault 304", "fault 305")
+def test_the_sql_reference_describes_what_the_migrations_make(connection):
+    tables, views = rows_of_reference("tables"), rows_of_reference("views")
+    of_tables: dict[str, list[tuple[str, ...]]] = {}
+    of_views: dict[str, list[tuple[str, ...]]] = {}
+    columns = catalog.describe(connection, catalog.COLUMNS)
+    for name, _, type_, _, collation, _, comment in sorted(columns, key=lambda row: int(row[1])):
+        relation, column = name.split(".")
+        if relation in tables:
+            collated = type_ + (' COLLATE "C"' if collation == "C" else "")
+            of_tables.setdefault(relation, []).append((f"`{column}`", collated, comment))
+        elif relation != VERSION_TABLE:
+            of_views.setdefault(relation, []).append((f"`{column}`", comment))
+    assert tables == of_tables
+    overview = views.pop("")
+    assert views == of_views
+    relations = dict(row[0].split(": ", 1) for row in catalog.describe(connection, catalog.TABLES))
+    assert overview == [(f"`{view}`", relations[f"v {view}"]) for view in sorted(of_views)]
+
+
+@pytest.mark.regression("fault 305")
+def test_the_sql_reference_names_the_parameters_of_each_function(connection):
+    made = connection.execute("""
+        SELECT proname, coalesce(proargnames, '{}'), pronargs, pronargdefaults, obj_description(oid, 'pg_proc')
+        FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+    """)
+    expected = []
+    for name, names, count, defaults, comment in made:
+        shown = [f"`{one}`" for one in names[: count - defaults]]
+        shown += [f"`{one}` (optional)" for one in names[count - defaults : count]]
+        expected.append((name, ", ".join(shown), comment))
+    listed = [
+        (name[1:].partition("(")[0], takes, said) for name, takes, said in rows_of_reference("functions")[""]
+    ]
+    assert sorted(listed) == sorted(expected)
 
 
 def test_the_printed_sql_makes_what_the_migrations_make(connection, empty_database):

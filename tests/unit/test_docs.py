@@ -233,6 +233,26 @@ def test_a_list_on_the_site_has_everything_that_the_code_has(page, listed):
     assert [one for one in listed if one not in filled] == []
 
 
+@pytest.mark.regression("fault 304", "fault 305")
+def test_the_sql_reference_has_types_of_postgresql_columns_of_views_and_parameters_of_functions():
+    reference = runpy.run_path(str(ROOT / "infra" / "docs" / "reference.py"))
+    filled = reference["filled"](texts()["infra/docs/sql.md"])
+    types = re.findall(r"^\| `\w+` \| ([^`|]+) \|", filled.partition("## Tables")[2], re.M)
+    assert {"bytea", "json", "text[]", "timestamp with time zone"} <= set(types)
+    assert [one for one in types if one.split(" COLLATE ")[0] != one.split(" COLLATE ")[0].lower()] == []
+    assert "\n### facts_runs\n" in filled
+    assert "\n| `first_text_s` | Seconds " in filled
+    assert "\n| `context_at(text, bigint)` | `context_id`, `version` (optional) | Returns " in filled
+
+
+@pytest.mark.regression("fault 306")
+def test_no_example_creates_settings_without_values():
+    # They have no servers: nothing is read from the environment, nor from a running `up`.
+    code = [(page, found["text"]) for page, text in pages().items() for found in FENCE.finditer(text)]
+    assert any("SyncClient()" in text for _, text in code)
+    assert [page for page, text in code if "Settings()" in text] == []
+
+
 @pytest.mark.regression("journey 97")
 def test_every_name_that_the_page_of_the_python_api_imports_is_there():
     rows = re.findall(r"^\| .*? \| (.*) \|$", texts()["infra/docs/python.md"], re.M)
