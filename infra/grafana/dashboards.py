@@ -64,27 +64,27 @@ P = "frameledger_projector_"
 ROAD = (
     Panel("Ready", "frameledger_ready", [("min by (check) (frameledger_ready)", "{{check}}")], kind="stat"),
     Panel(
-        "Not stored yet",
+        "Lag in records",
         "frameledger_projection_lag_records",
         [newest("frameledger_projection_lag_records")],
         kind="stat",
     ),
     Panel("Frames by outcome", f"{P}frames_total", [rate(f"{P}frames_total", "outcome")], "cps"),
     Panel("Frames by type", f"{P}frames_total", [rate(f"{P}frames_total", "type")], "cps"),
-    Panel("Logged until visible", f"{P}visible_seconds", quantiles(f"{P}visible_seconds"), "s"),
+    Panel("End-to-end latency", f"{P}visible_seconds", quantiles(f"{P}visible_seconds"), "s"),
     Panel(
         "Stages of a batch, p95",
         f"{P}batch_duration_seconds",
         quantiles(f"{P}batch_duration_seconds", "stage")[1:],
         "s",
     ),
-    Panel("Frames in a commit", f"{P}batch_frames", quantiles(f"{P}batch_frames")),
-    Panel("Behind, by partition", f"{P}lag_records", [newest(f"{P}lag_records", "partition")]),
-    Panel("Behind since", f"{P}lag_seconds", [newest(f"{P}lag_seconds", "partition")], "s"),
-    Panel("Conversations in memory", f"{P}heads_cached", [now(f"{P}heads_cached")]),
-    Panel("Conversations loaded", f"{P}head_loads_total", [rate(f"{P}head_loads_total")], "cps"),
+    Panel("Frames per commit", f"{P}batch_frames", quantiles(f"{P}batch_frames")),
+    Panel("Lag by partition, records", f"{P}lag_records", [newest(f"{P}lag_records", "partition")]),
+    Panel("Lag by partition, time", f"{P}lag_seconds", [newest(f"{P}lag_seconds", "partition")], "s"),
+    Panel("Cached conversations", f"{P}heads_cached", [now(f"{P}heads_cached")]),
+    Panel("Loaded conversations", f"{P}head_loads_total", [rate(f"{P}head_loads_total")], "cps"),
     Panel("Rejected", f"{P}rejected_total", [rate(f"{P}rejected_total", "code")], "cps"),
-    Panel("Came again", f"{P}duplicates_total", [rate(f"{P}duplicates_total")], "cps"),
+    Panel("Duplicates", f"{P}duplicates_total", [rate(f"{P}duplicates_total")], "cps"),
     Panel("Forwarded", f"{P}forwarded_total", [rate(f"{P}forwarded_total")], "cps"),
     Panel("Unknown types", f"{P}unknown_types_total", [rate(f"{P}unknown_types_total")], "cps"),
     Panel("Fenced", f"{P}fenced_total", [rate(f"{P}fenced_total")], "cps"),
@@ -102,7 +102,10 @@ ROAD = (
         "cps",
     ),
     Panel(
-        "Publishing", "frameledger_publish_seconds", quantiles("frameledger_publish_seconds", "result"), "s"
+        "Publish, duration",
+        "frameledger_publish_seconds",
+        quantiles("frameledger_publish_seconds", "result"),
+        "s",
     ),
     Panel(
         "HTTP by route, p95",
@@ -124,13 +127,13 @@ ROAD = (
         "cps",
     ),
     Panel(
-        "Streams that ended",
+        "Closed streams",
         "frameledger_gateway_streams_closed_total",
         [rate("frameledger_gateway_streams_closed_total", "reason")],
         "cps",
     ),
     Panel(
-        "Stream that is furthest behind",
+        "Largest backlog of a stream",
         "frameledger_gateway_stream_behind_frames",
         [newest("frameledger_gateway_stream_behind_frames")],
     ),
@@ -162,14 +165,14 @@ WORK = (
     ),
     Panel("Open runs", "frameledger_runs_open", [newest("frameledger_runs_open")], kind="stat"),
     Panel(
-        "Runs that were asked for",
+        "Requested runs",
         "frameledger_runs_requested_total",
         [rate("frameledger_runs_requested_total", "trigger")],
         "cps",
     ),
-    Panel("Runs that ended", "frameledger_runs_total", [rate("frameledger_runs_total", "status")], "cps"),
+    Panel("Ended runs", "frameledger_runs_total", [rate("frameledger_runs_total", "status")], "cps"),
     Panel(
-        "Asked until first words",
+        "Time to first text",
         "frameledger_run_first_text_seconds",
         quantiles("frameledger_run_first_text_seconds", "model"),
         "s",
@@ -188,13 +191,13 @@ WORK = (
         "cps",
     ),
     Panel(
-        "Leases lost",
+        "Lost leases",
         "frameledger_work_leases_lost_total",
         [rate("frameledger_work_leases_lost_total", "service")],
         "cps",
     ),
     Panel(
-        "Settled for silence",
+        "Timeouts",
         "frameledger_timekeeper_settled_total",
         [rate("frameledger_timekeeper_settled_total", "rule")],
         "cps",
@@ -206,50 +209,50 @@ WORK = (
         "cps",
     ),
     Panel(
-        "Requests, time",
+        "Requests to models, duration",
         f"{G}duration_seconds",
         quantiles(f"{G}duration_seconds", "gen_ai_request_model"),
         "s",
     ),
     Panel(
-        "First piece of an answer",
+        "Time to first chunk",
         f"{G}time_to_first_chunk_seconds",
         quantiles(f"{G}time_to_first_chunk_seconds", "gen_ai_request_model"),
         "s",
     ),
     Panel(
-        "Tokens read",
+        "Input tokens",
         f"{G}usage_input_tokens_total",
         [rate(f"{G}usage_input_tokens_total", "gen_ai_request_model")],
         "cps",
     ),
     Panel(
-        "Tokens written",
+        "Output tokens",
         f"{G}usage_output_tokens_total",
         [rate(f"{G}usage_output_tokens_total", "gen_ai_request_model")],
         "cps",
     ),
     Panel(
-        "Calls that ended",
+        "Ended calls",
         "frameledger_calls_total",
         [rate("frameledger_calls_total", "function", "status")],
         "cps",
     ),
     Panel(
-        "Calls by how they ended",
+        "Executed calls by outcome",
         "gen_ai_execute_tool_duration_seconds",
         [rate("gen_ai_execute_tool_duration_seconds_count", "gen_ai_tool_name", "error_type")],
         "cps",
     ),
     Panel(
-        "Calls, time",
+        "Executed calls, duration",
         "gen_ai_execute_tool_duration_seconds",
         quantiles("gen_ai_execute_tool_duration_seconds", "gen_ai_tool_name"),
         "s",
     ),
 )
 
-DASHBOARDS = {"road": ("Frameledger: the road", ROAD), "work": ("Frameledger: the work", WORK)}
+DASHBOARDS = {"road": ("Frameledger: the pipeline", ROAD), "work": ("Frameledger: runs and calls", WORK)}
 
 
 def dashboard(name: str) -> dict[str, Any]:
