@@ -32,7 +32,7 @@ from frameledger.evolve.changes import (
     CallWaiting,
 )
 from frameledger.partition import partition_for
-from frameledger_services.projector import writer
+from frameledger_services.projector import head_rows
 from frameledger_services.projector.ownership import ProjectorFencedError
 from frameledger_services.store import projections
 
@@ -87,11 +87,11 @@ def test_a_stored_state_is_never_far_behind_however_much_is_being_said(database,
 
     asyncio.run(run())
     assert len(behind) == len(log.records)
-    assert max(frames for frames, _, stored_bytes in behind if stored_bytes <= writer.SMALL_TEXT) < 60
-    assert all(frames < writer.STATE_EVERY_FRAMES or text <= 2 * size for frames, text, size in behind)
-    assert all(frames < writer.STATE_EVERY_FRAMES for frames, _, _ in behind[-40:])
+    assert max(frames for frames, _, stored_bytes in behind if stored_bytes <= head_rows.SMALL_TEXT) < 60
+    assert all(frames < head_rows.STATE_EVERY_FRAMES or text <= 2 * size for frames, text, size in behind)
+    assert all(frames < head_rows.STATE_EVERY_FRAMES for frames, _, _ in behind[-40:])
     # Not with every batch: what is said would be written again with every word.
-    assert sum(frames == 0 for frames, _, _ in behind) < len(behind) / writer.STATE_EVERY_FRAMES + 5
+    assert sum(frames == 0 for frames, _, _ in behind) < len(behind) / head_rows.STATE_EVERY_FRAMES + 5
 
 
 @pytest.mark.regression("fault 120")
@@ -114,7 +114,7 @@ def test_the_frames_that_are_loaded_with_a_head_have_few_bytes(database, cache_b
                 states.add(head[1])
 
     asyncio.run(run())
-    assert max(loaded) < writer.UNSAVED_BYTES
+    assert max(loaded) < head_rows.UNSAVED_BYTES
     # Not with every batch, unless each is so large.
     assert len(states) == {1_000: 2, 30_000: 7, 200_000: 20}[characters]
 

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from tests.support.batches import Log, Projecting
 
-from frameledger_services.projector.writer import CHARACTERS_PER_FRAME
+from frameledger_services.projector.head_rows import CHARACTERS_PER_FRAME
 
 BATCH = 10
 THOUGHT = 6_000

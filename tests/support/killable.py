@@ -216,7 +216,7 @@ def _wrap_statements(points: _Points) -> None:
 
         async def execute(self, query: Any, *args: Any, **options: Any) -> Any:
             self.sent = False
-            await points.reach(f"before {AT_ONCE}" if "write0" in query else "WITH moved")
+            await points.reach(f"before {AT_ONCE}" if b"write0" in query else "WITH moved")
             return await super().execute(query, *args, **options)
 
         def _send_query_prepared(self, *args: Any, **options: Any) -> None:
@@ -232,7 +232,7 @@ def _wrap_statements(points: _Points) -> None:
                     awaited = waiting.send(came)
                 except StopIteration as end:
                     return end.value
-                if self.sent and "write0" in query:
+                if self.sent and b"write0" in query:
                     points.reach_at_once(f"after sending {AT_ONCE}")
                 came = yield awaited
 

@@ -72,18 +72,20 @@ def encode_frame(frame: Frame) -> bytes:
 
 def wire_object(value: Value) -> dict[str, Any]:
     """Returns the fields of a frame, or of a value inside one, as they are written. Nested values are not converted."""
-    wire = {}
-    for attribute, key, always, default in _fields_on_the_wire(type(value)):
-        field = getattr(value, attribute)
-        if always or field != default:
+    # Read from where pydantic keeps them: as attributes, and with `model_extra`, it takes twice as long.
+    fields, wire = value.__dict__, {}
+    for name, key, always, default in _fields_on_the_wire(type(value)):
+        field = fields[name]
+        if always or (field is not default and field != default):
             wire[key] = field
-    wire.update(value.model_extra or {})
+    if value.__pydantic_extra__:
+        wire.update(value.__pydantic_extra__)
     return wire
 
 
 @cache
 def _fields_on_the_wire(model: type[Value]) -> tuple[tuple[str, str, bool, Any], ...]:
-    """Returns attribute, key, whether it is always written, and default of each field on the wire."""
+    """Returns name, key, whether it is always written, and default of each field on the wire."""
     return tuple(
         (
             name,

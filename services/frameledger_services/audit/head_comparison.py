@@ -11,7 +11,7 @@ from frameledger import stored
 from frameledger.evolve.state import State
 from frameledger_services.audit.differences import Differences
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.writer import state_columns
+from frameledger_services.projector.head_rows import state_columns
 from frameledger_services.store import heads
 
 NOT_COMPARED = frozenset({"version", "started_at", "last_at", "duplicate_count", "chain"})

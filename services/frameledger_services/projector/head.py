@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from frameledger import stored
@@ -64,6 +65,9 @@ class Head:
 
     stored: bool = False
     """Whether `contexts` has a row for it."""
+
+    written: tuple[Any, ...] | None = None
+    """What it last wrote of the columns that most frames do not change (`head_rows`); None if it wrote none of them."""
 
     rebuilt: int = 0
     """How often it had been rebuilt when it was loaded. The head of an earlier rebuild is refused."""

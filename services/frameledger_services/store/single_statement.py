@@ -132,7 +132,7 @@ async def _execute(
 @lru_cache(maxsize=1_024)
 def _statement(
     alone: bool, ends: bool, single: bool, writes: tuple[str, ...], head_write: int | None, on_disk: bool
-) -> str:
+) -> bytes:
     """Returns the statement that does these `writes` if the partitions are ours. Each write ends where a condition can
     follow. The write number `head_write` has to affect as many rows as the last parameter."""
     steps = f"moved AS ({checkpoints.statement(single=alone)})"
@@ -158,10 +158,11 @@ def _statement(
     return _numbered(f"WITH {steps} SELECT partition FROM moved WHERE {ours}")
 
 
-def _numbered(statement: str) -> str:
-    """Returns the statement with PostgreSQL's own placeholders."""
+def _numbered(statement: str) -> bytes:
+    """Returns the statement with PostgreSQL's own placeholders. As bytes, whose hash Python keeps: psycopg looks it up
+    among the prepared statements by it, and would encode and hash the long text each time."""
     pieces = statement.split("%s")
-    return "".join(f"{piece}${number}" for number, piece in enumerate(pieces[:-1], 1)) + pieces[-1]
+    return ("".join(f"{piece}${number}" for number, piece in enumerate(pieces[:-1], 1)) + pieces[-1]).encode()
 
 
 @lru_cache(maxsize=256)
