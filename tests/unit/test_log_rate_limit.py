@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 import pytest
+from aiokafka import errors as kafka_errors
 
 from frameledger_services.event_log import log_rate_limit
 from frameledger_services.event_log.log_rate_limit import MINUTE, OnceAMinute, rate_limited
@@ -53,6 +54,54 @@ def test_a_cause_without_words_is_named(clock, caplog):
     with rate_limited():
         logging.getLogger("aiokafka").error("Unable connect to %s: %s", "one:9092", ConnectionResetError())
     assert caplog.records[0].getMessage().endswith("Unable connect to one:9092: ConnectionResetError")
+
+
+def not_ready():
+    """As aiokafka does after a broker's first start: for a group, and for a topic that was just created."""
+    log, no_coordinator = logging.getLogger("aiokafka"), kafka_errors.GroupCoordinatorNotAvailableError()
+    log.error("Group Coordinator Request failed: %s", no_coordinator)
+    log.warning("Marking the coordinator dead (node %s)for group %s.", 1, "projector")
+    logging.getLogger("aiokafka.test_kafka_log").warning(
+        "Got error produce response on topic-partition %s, retrying. Error: %s",
+        "frames-0",
+        kafka_errors.NotLeaderForPartitionError,
+    )
+
+
+@pytest.mark.regression("journey 139")
+def test_a_broker_that_answers_that_it_is_not_ready_is_a_warning_and_not_said_to_be_silent(clock, caplog):
+    with rate_limited():
+        not_ready()
+        clock[0] += MINUTE
+        not_ready()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        (
+            "WARNING",
+            "Kafka is not ready; waiting for it: Group Coordinator Request failed: [Error 15] "
+            "GroupCoordinatorNotAvailableError",
+        ),
+        (
+            "WARNING",
+            "Kafka is not ready; waiting for it: Group Coordinator Request failed: [Error 15] "
+            "GroupCoordinatorNotAvailableError (2 more such lines since the last one)",
+        ),
+    ]
+
+
+@pytest.mark.regression("journey 139")
+def test_an_outage_is_logged_after_a_broker_that_was_not_ready_and_its_end_is_not(clock, caplog):
+    silent = kafka_errors.RequestTimedOutError()
+    with rate_limited():
+        not_ready()
+        logging.getLogger("aiokafka").error("Group Coordinator Request failed: %s", silent)
+        clock[0] += MINUTE / 2
+        fail()
+        clock[0] += MINUTE / 2 - 1
+        not_ready()
+    assert [record.getMessage().partition(";")[0] for record in caplog.records] == [
+        "Kafka is not ready",
+        "Kafka does not answer",
+    ]
 
 
 def test_other_warnings_come_each_by_itself_and_what_is_no_warning_comes_always(clock, caplog):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
+from aiokafka import errors as kafka_errors
 from aiokafka.client import ConnectionGroup
 
 from frameledger_services.event_log.failover import open_connection
@@ -24,16 +25,23 @@ MINUTE = 60.0
 
 AWAY = "Kafka does not answer; waiting for it"
 
+NOT_READY = "Kafka is not ready; waiting for it"
+"""It answers, but has no leader for a partition, or no coordinator for a group: after its first start, or for a topic
+that was just created, this lasts some seconds."""
+
+_COORDINATOR_LOST = "Marking the coordinator dead"
+"""The line does not say why. If the broker is down, another line does."""
+
 _AWAY_WORDS = (
     "Unable connect to",
     "Unable to update metadata",
     "Unable to request metadata",
     "Got error produce response",
     "Group Coordinator Request failed",
-    "Marking the coordinator dead",
+    _COORDINATOR_LOST,
 )
-"""The beginnings of lines about a broker that is down. The first of them names the cause: a connection that broke or
-cannot be opened."""
+"""The beginnings of lines about a broker that is down or not ready. The first of them names the cause: a connection
+that broke or cannot be opened."""
 
 _of_ours: ContextVar[bool] = ContextVar("frameledger_kafka_client", default=False)
 
@@ -78,7 +86,8 @@ class _LogLine:
 
 class OnceAMinute(logging.Filter):
     """Lets each of our clients' warnings and errors through once a minute, with the number of those dropped. The
-    different lines about a broker that is down count as one. Everything else passes unchanged."""
+    different lines about a broker that is down count as one, and so do those about one that is not ready, which are
+    warnings. Everything else passes unchanged."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -89,26 +98,51 @@ class OnceAMinute(logging.Filter):
         if record.levelno < logging.WARNING or not _of_ours.get():
             return True
         sentence = str(record.msg)
-        is_away = sentence.startswith(_AWAY_WORDS)
-        now, key = self._now(), AWAY if is_away else f"{record.name} {sentence}"
-        logged = self._lines.get(key)
-        if logged is not None and now - logged.at < MINUTE:
+        state = _state(record) if sentence.startswith(_AWAY_WORDS) else None
+        now, key = self._now(), state or f"{record.name} {sentence}"
+        logged = self._recent(key, now)
+        if logged is None and state == NOT_READY:
+            # The end of an outage that is in the log already.
+            logged = self._recent(AWAY, now)
+        if logged is not None:
             logged.left_out += 1
             return False
-        self._lines[key] = _LogLine(now)
-        left_out = 0 if logged is None else logged.left_out
+        before, self._lines[key] = self._lines.get(key), _LogLine(now)
+        left_out = 0 if before is None else before.left_out
         if isinstance(record.args, tuple):
-            # A connection that is closed during the TLS handshake, or that took too long, has an error without text.
-            record.args = tuple(
-                type(one).__name__ if isinstance(one, Exception) and not str(one) else one
-                for one in record.args
-            )
+            record.args = tuple(map(_readable, record.args))
         message = record.getMessage()
-        record.msg = f"{AWAY}: {message}" if is_away else message
+        record.msg = f"{state}: {message}" if state else message
+        if state == NOT_READY:
+            record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
         if left_out:
             record.msg += f" ({left_out} more such lines since the last one)"
         record.args = ()
         return True
+
+    def _recent(self, key: str, now: float) -> _LogLine | None:
+        """Returns the line if it was let through less than a minute ago."""
+        logged = self._lines.get(key)
+        return logged if logged is not None and now - logged.at < MINUTE else None
+
+
+def _state(record: logging.LogRecord) -> str:
+    """Returns whether the broker is down or only not ready, by the error in the line: it answered with one of its
+    codes, of which aiokafka also gives one to a request that got no answer in time."""
+    if str(record.msg).startswith(_COORDINATOR_LOST):
+        return NOT_READY
+    error = record.args[-1] if isinstance(record.args, tuple) and record.args else None
+    kind = error if isinstance(error, type) else type(error)
+    is_answer = issubclass(kind, kafka_errors.BrokerResponseError)
+    return NOT_READY if is_answer and kind is not kafka_errors.RequestTimedOutError else AWAY
+
+
+def _readable(argument: object) -> object:
+    """Returns an argument of a line, with the name of an error that has no text: of a class, or of a connection that
+    took too long or was closed during the TLS handshake."""
+    if isinstance(argument, type):
+        return argument.__name__
+    return type(argument).__name__ if isinstance(argument, Exception) and not str(argument) else argument
 
 
 _once_a_minute = OnceAMinute()
