@@ -9,8 +9,8 @@ first token. The wait for the end has a limit, because a server may never send i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from typing import Any, ClassVar
 
 from frameledger_services.providers import silence
@@ -61,11 +61,14 @@ class _ReadToTheEnd:
             yield part
 
     async def aclose(self) -> None:
-        try:
-            if is_last(self._tail):
-                with suppress(TimeoutError, self.transport_error):
-                    async with asyncio.timeout(SECS):
-                        async for _ in self._parts:
-                            pass
-        finally:
-            await self._stream.aclose()
+        async with aclosing(self._stream):
+            try:
+                if is_last(self._tail):
+                    with suppress(TimeoutError, self.transport_error):
+                        async with asyncio.timeout(SECS):
+                            async for _ in self._parts:
+                                pass
+            finally:
+                # Otherwise the garbage collector ends it, in the middle of other work or after its event loop.
+                if isinstance(self._parts, AsyncGenerator):
+                    await self._parts.aclose()
