@@ -78,5 +78,5 @@ def test_a_parked_head_keeps_the_columns_of_its_state():
     head.counters.duplicates += 1
     (row,) = updated(head).rows
     parked = {"parked_version", "parked_at", "parked_error"}
-    assert set(row) == WHOLE - set(head_rows._OF_STATE) | parked
+    assert set(row) == WHOLE - head_rows.state_columns(head.state).keys() | parked
     assert set(updated(head).rows[0]) == BRIEF | parked

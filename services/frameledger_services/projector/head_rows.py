@@ -14,6 +14,7 @@ import orjson
 
 from frameledger import stored
 from frameledger.evolve.state import State
+from frameledger.ids import ContextId
 from frameledger_services.projector.head import Head, open_text
 from frameledger_services.store import batch as statements
 from frameledger_services.store import heads, tables
@@ -41,20 +42,6 @@ _WITH_EACH_FRAME = ("version", "last_at", "chain")
 
 _SELDOM = tuple(column for column in heads.ATTRIBUTES if column not in _WITH_EACH_FRAME)
 
-_OF_STATE = (
-    "era",
-    "recording",
-    "ended",
-    "open_run_id",
-    "turn_opened_version",
-    "turn_waits",
-    "bot_since_version",
-)
-"""Columns that are written from the state and not read again."""
-
-_BRIEF = frozenset(_WITH_EACH_FRAME)
-_WHOLE = frozenset({*heads.ATTRIBUTES, *_OF_STATE})
-
 _key_of = attrgetter(*_KEY)
 _with_each_frame_of = attrgetter(*(heads.ATTRIBUTES[column] for column in _WITH_EACH_FRAME))
 _seldom_of = attrgetter(*(heads.ATTRIBUTES[column] for column in _SELDOM))
@@ -75,46 +62,45 @@ def head_writes(changed: Iterable[Head]) -> Iterator[Insert | Update]:
 
 def state_columns(state: State) -> dict[str, Any]:
     """The columns of `contexts` that are written from the state and not read again."""
-    return dict(zip(_OF_STATE, _state_values(state), strict=True))
+    turn, run = state.turn, state.runs.open
+    return {
+        "era": state.place.era,
+        "recording": state.terms.recording,
+        "ended": state.terms.ended,
+        "open_run_id": None if run is None else run.run_id,
+        "turn_opened_version": None if turn is None else turn.opened_version,
+        "turn_waits": None if turn is None else not turn.speaking,
+        "bot_since_version": state.speech.bot_since,
+    }
+
+
+_BRIEF = frozenset(_WITH_EACH_FRAME)
+_WHOLE = frozenset({*heads.ATTRIBUTES, *state_columns(State(ContextId("")))})
 
 
 def _rows(changed: list[Head]) -> tuple[list[dict[str, Any]], bool]:
     """Returns the rows, and whether they are brief: all of them or none, since they have one statement."""
-    pairs = [(head, _seldom_values(head)) for head in changed]
-    are_brief = all(head.written == seldom for head, seldom in pairs)
-    return [_row(head, None if are_brief else seldom) for head, seldom in pairs], are_brief
+    pairs = [(head, _seldom_columns(head)) for head in changed]
+    are_brief = all(head.written == tuple(seldom.values()) for head, seldom in pairs)
+    return [_row(head, {} if are_brief else seldom) for head, seldom in pairs], are_brief
 
 
-def _seldom_values(head: Head) -> tuple[Any, ...]:
-    values: tuple[Any, ...] = _seldom_of(head)
+def _seldom_columns(head: Head) -> dict[str, Any]:
+    columns = dict(zip(_SELDOM, _seldom_of(head), strict=True))
     if head.parked_version is None or not head.stored:
-        return values + _state_values(head.state)
-    # The others do not change while it is parked, and a head that could not be brought up to date has old values.
-    return values
+        # These do not change while it is parked, and a head that could not be brought up to date has old values.
+        columns |= state_columns(head.state)
+    return columns
 
 
-def _state_values(state: State) -> tuple[Any, ...]:
-    turn, run = state.turn, state.runs.open
-    return (
-        state.place.era,
-        state.terms.recording,
-        state.terms.ended,
-        None if run is None else run.run_id,
-        None if turn is None else turn.opened_version,
-        None if turn is None else not turn.speaking,
-        state.speech.bot_since,
-    )
-
-
-def _row(head: Head, seldom: tuple[Any, ...] | None) -> dict[str, Any]:
+def _row(head: Head, seldom: dict[str, Any]) -> dict[str, Any]:
     state = head.state
     row: dict[str, Any] = dict(
         zip(_KEY + _WITH_EACH_FRAME, _key_of(head) + _with_each_frame_of(head), strict=True)
     )
-    if seldom is not None:
-        # Without those of the state if it is parked.
-        row |= zip(_SELDOM + _OF_STATE, seldom, strict=False)
-        head.written = seldom
+    if seldom:
+        row |= seldom
+        head.written = tuple(seldom.values())
     if head.parked_at is not None:
         # Only if it was parked since it was loaded.
         row |= {
