@@ -29,6 +29,7 @@ from psycopg.pq import TransactionStatus
 from frameledger.errors import ConfigurationError
 from frameledger_services import access, descriptors
 from frameledger_services.database_types import Connection
+from frameledger_services.database_wait import RegisteredConnection
 from frameledger_services.missing_permission import Role, lacks
 from frameledger_services.settings import Settings
 
@@ -142,7 +143,7 @@ async def connect(
     return connection
 
 
-class GuardedConnection(AsyncConnection[Any]):
+class GuardedConnection(RegisteredConnection):
     """A connection that closes if the server neither responds nor executes its statement. Created by `connect`."""
 
     _where = ""
@@ -150,6 +151,11 @@ class GuardedConnection(AsyncConnection[Any]):
     _is_silent = False
     _role: Role = "frameledger_reader"
     _user = ""
+    _waits_since: float | None = None
+    """When the current wait for an answer began, by the event loop's clock; None between statements."""
+
+    _silence_timer: asyncio.TimerHandle | None = None
+    _probe: asyncio.Task[None] | None = None
 
     async def begin(self, where: str, session: Mapping[str, str], role: Role = "frameledger_reader") -> None:
         """Set the session's settings and read its server process. Not with `options`, which poolers do not support."""
@@ -169,13 +175,9 @@ class GuardedConnection(AsyncConnection[Any]):
     async def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """Called by psycopg to wait for any answer."""
         loop = asyncio.get_running_loop()
-        probe: asyncio.Task[None] | None = None
-
-        def ask() -> None:
-            nonlocal probe
-            probe = loop.create_task(self._ask_repeatedly())
-
-        timer = loop.call_later(SILENT_SECONDS, ask)
+        self._waits_since = loop.time()
+        if self._silence_timer is None:
+            self._silence_timer = loop.call_later(SILENT_SECONDS, self._check_silence)
         try:
             return await super().wait(gen, *arguments, **options)
         except psycopg.OperationalError as error:
@@ -187,9 +189,28 @@ class GuardedConnection(AsyncConnection[Any]):
         except psycopg.errors.InsufficientPrivilege as error:
             raise lacks(error, self._user, self._role) from error
         finally:
-            timer.cancel()
-            if probe is not None:
-                probe.cancel()
+            self._waits_since = None
+            if self._probe is not None:
+                self._probe.cancel()
+                self._probe = None
+
+    def _check_silence(self) -> None:
+        """Ask the server if it has not answered for a while. One timer serves all statements, since a timer for each
+        would nearly always be cancelled."""
+        loop, self._silence_timer = asyncio.get_running_loop(), None
+        if self._waits_since is None:
+            return
+        due = self._waits_since + SILENT_SECONDS
+        if loop.time() < due:
+            self._silence_timer = loop.call_at(due, self._check_silence)
+        else:
+            self._probe = loop.create_task(self._ask_repeatedly())
+
+    async def close(self) -> None:
+        if self._silence_timer is not None:
+            self._silence_timer.cancel()
+            self._silence_timer = None
+        await super().close()
 
     async def __aexit__(self, *raised: Any) -> None:
         """Close it even if the task is cancelled while it commits or rolls back; psycopg's own connection would stay

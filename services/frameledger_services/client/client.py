@@ -142,8 +142,7 @@ class Client(Conversations):
         `FramesRefusedError`, `NotVisibleError`, and `ContextChangedError`.
         """
         self._check_open()
-        self._check_loop()
-        deadline = asyncio.get_running_loop().time() + within
+        deadline = self._check_loop().time() + within
         publication = self._publications.prepare(
             context_id,
             frames,
@@ -384,9 +383,9 @@ class Client(Conversations):
             async with asyncio.timeout(within):
                 await self._notifications.until_started()
 
-    def _check_loop(self) -> None:
-        """Raise RuntimeError on another event loop than the first one: work that runs there would never get an answer
-        here."""
+    def _check_loop(self) -> asyncio.AbstractEventLoop:
+        """Returns the running event loop. Raises RuntimeError if it is another one than the first: work that runs there
+        would never get an answer here."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
@@ -395,6 +394,7 @@ class Client(Conversations):
                 "This client belongs to another event loop, for example that of an earlier asyncio.run(). Create a "
                 "client in each loop, or a SyncClient, which has a loop of its own."
             )
+        return loop
 
     def _check_open(self) -> None:
         if self._closed:

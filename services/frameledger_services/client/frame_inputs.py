@@ -75,6 +75,8 @@ class FramePreparation:
     def prepare(self, context_id: str, inputs: Iterable[FrameInput]) -> list[PreparedFrame]:
         """Returns the frames in order. Raises TypeError for a value of another type, and ValueError for a value whose
         content is not a frame."""
+        if not self._unconfirmed:
+            return [_prepared(one, []) for one in _flat(inputs)]
         before = defaultdict[int, list[PreparedFrame]](list)
         for (where, _), one in self._unconfirmed.items():
             if where == context_id:

@@ -13,6 +13,8 @@ from typing import Any, Self
 
 from aiokafka.protocol.fetch import FetchRequest, FetchRequest_v11, FetchResponse_v11
 
+from frameledger_services.event_log.protocol_headers import QuickHeaders, encoded_text
+
 _HEAD = Struct(">ihii")
 _COUNT = Struct(">i")
 _LENGTH = Struct(">h")
@@ -73,7 +75,7 @@ class QuickFetchResponse(FetchResponse_v11):  # type: ignore[misc]  # as above
         return response
 
 
-class QuickFetchRequest(FetchRequest_v11):  # type: ignore[misc]  # as above
+class QuickFetchRequest(QuickHeaders, FetchRequest_v11):  # type: ignore[misc]  # as above
     """A request of version 11."""
 
     RESPONSE_TYPE = QuickFetchResponse
@@ -90,16 +92,11 @@ class QuickFetchRequest(FetchRequest_v11):  # type: ignore[misc]  # as above
         )
         parts = [head, _COUNT.pack(len(self.topics))]
         for topic, partitions in self.topics:
-            parts += _text(topic), _COUNT.pack(len(partitions))
+            parts += encoded_text(topic), _COUNT.pack(len(partitions))
             parts += (_PARTITION_REQUEST.pack(*one) for one in partitions)
         parts.append(_COUNT.pack(len(self.forgotten_topics_data)))
         for topic, forgotten in self.forgotten_topics_data:
-            parts += _text(topic), _COUNT.pack(len(forgotten))
+            parts += encoded_text(topic), _COUNT.pack(len(forgotten))
             parts += (_COUNT.pack(one) for one in forgotten)
-        parts.append(_text(self.rack_id))
+        parts.append(encoded_text(self.rack_id))
         return b"".join(parts)
-
-
-def _text(text: str) -> bytes:
-    written = text.encode()
-    return _LENGTH.pack(len(written)) + written

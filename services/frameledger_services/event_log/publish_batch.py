@@ -94,6 +94,8 @@ def failure_of(answer: asyncio.Future[Any]) -> BaseException | None:
 
 
 def _size(record: Outgoing) -> int:
-    # The lengths of a name and a value take at most ten bytes.
-    headers = sum(len(name) + len(value or b"") + 10 for name, value in record.headers)
-    return len(record.key) + len(record.value) + headers
+    size = len(record.key) + len(record.value)
+    for name, value in record.headers:
+        # Their lengths take at most ten bytes.
+        size += len(name) + len(value) + 10 if value else len(name) + 10
+    return size

@@ -18,6 +18,7 @@ from frameledger_services.event_log.compression import BATCH_BYTES, compress_lar
 from frameledger_services.event_log.failover import resend_to_new_leaders
 from frameledger_services.event_log.log_rate_limit import rate_limited
 from frameledger_services.event_log.prepared_client import prepare
+from frameledger_services.event_log.produce_protocol import encode_quickly
 from frameledger_services.settings import Settings
 
 REQUEST_SECONDS = 10.0
@@ -53,6 +54,7 @@ class Sender:
             request_timeout_ms=int(REQUEST_SECONDS * 1000),
         )
         compress_large_batches(inner)
+        encode_quickly(inner)
         prepare(inner.client)
         resend_to_new_leaders(inner.client)
         try:
