@@ -10,6 +10,7 @@ import uvloop
 from tests.bounds import ON_SERVERS
 from tests.support.turns import turns
 
+from frameledger_services import database_wait
 from frameledger_services.database_wait import RegisteredConnection
 
 SLEEPS = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'"
@@ -51,17 +52,31 @@ async def until_unregistered(connection):
 
 
 def test_the_socket_is_registered_once_for_many_statements(run, shared_database, monkeypatch):
+    # A slow statement would look again.
+    monkeypatch.setattr(database_wait, "LOOK_AGAIN_SECONDS", 3600.0)
+
     async def main():
-        loop, registered = asyncio.get_running_loop(), []
+        loop = asyncio.get_running_loop()
         async with await connected(shared_database) as connection:
-            unregister = connection._unregister
-            monkeypatch.setattr(connection, "_unregister", lambda: (registered.append(None), unregister()))
+            await connection.execute("SELECT 1")
+            registered = connection._registered
+            assert registered == (loop, connection.fileno())
             for number in range(20):
                 assert await value(connection, "SELECT %s::int4", number) == number
-            # Before it was registered.
-            assert len(registered) == 1
-            assert connection._registered == (loop, connection.fileno())
+                # Not an equal one.
+                assert connection._registered is registered
         assert connection._registered is None
+
+    run(main())
+
+
+def test_a_socket_that_the_event_loop_no_longer_reports_is_looked_at_again(run, shared_database):
+    async def main():
+        async with await connected(shared_database) as connection:
+            await connection.execute("SELECT 1")
+            # uvloop does so after an error of the socket.
+            asyncio.get_running_loop().remove_reader(connection.fileno())
+            assert await value(connection, "SELECT 1") == 1
 
     run(main())
 
