@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import weakref
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from typing import Any, TypeVar
@@ -155,6 +156,9 @@ class GuardedConnection(RegisteredConnection):
     """When the current wait for an answer began, by the event loop's clock; None between statements."""
 
     _silence_timer: asyncio.TimerHandle | None = None
+    """One for all statements, since a timer for each would nearly always be cancelled."""
+
+    _timer_loop: asyncio.AbstractEventLoop | None = None
     _probe: asyncio.Task[None] | None = None
 
     async def begin(self, where: str, session: Mapping[str, str], role: Role = "frameledger_reader") -> None:
@@ -176,8 +180,8 @@ class GuardedConnection(RegisteredConnection):
         """Called by psycopg to wait for any answer."""
         loop = asyncio.get_running_loop()
         self._waits_since = loop.time()
-        if self._silence_timer is None:
-            self._silence_timer = loop.call_later(SILENT_SECONDS, self._check_silence)
+        if self._silence_timer is None or self._timer_loop is not loop:
+            self._check_silence_at(loop, self._waits_since + SILENT_SECONDS)
         try:
             return await super().wait(gen, *arguments, **options)
         except psycopg.OperationalError as error:
@@ -194,15 +198,23 @@ class GuardedConnection(RegisteredConnection):
                 self._probe.cancel()
                 self._probe = None
 
+    def _check_silence_at(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        # The timer does not keep the connection alive: one that is forgotten open is closed, with a warning.
+        self._silence_timer = loop.call_at(due, _check_silence, weakref.ref(self))
+        self._timer_loop = loop
+
     def _check_silence(self) -> None:
-        """Ask the server if it has not answered for a while. One timer serves all statements, since a timer for each
-        would nearly always be cancelled."""
-        loop, self._silence_timer = asyncio.get_running_loop(), None
+        """Ask the server if it has not answered for a while."""
+        loop = asyncio.get_running_loop()
+        if self._timer_loop is not loop:
+            # A timer from before the connection was used in another event loop.
+            return
+        self._silence_timer = None
         if self._waits_since is None:
             return
         due = self._waits_since + SILENT_SECONDS
         if loop.time() < due:
-            self._silence_timer = loop.call_at(due, self._check_silence)
+            self._check_silence_at(loop, due)
         else:
             self._probe = loop.create_task(self._ask_repeatedly())
 
@@ -288,6 +300,11 @@ class _ServerCursor(AsyncServerCursor[Any]):
             await super().close()
         finally:
             await AsyncCursor.close(self)
+
+
+def _check_silence(connection: weakref.ref[GuardedConnection]) -> None:
+    if (alive := connection()) is not None:
+        alive._check_silence()
 
 
 async def ping(connection: Connection) -> None:

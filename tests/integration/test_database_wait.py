@@ -1,16 +1,21 @@
 """A connection whose socket stays registered with the event loop does what psycopg's own does."""
 
 import asyncio
+import errno
 import os
-from contextlib import contextmanager
+import select
+from contextlib import closing, contextmanager, suppress
 
 import psycopg
 import pytest
 import uvloop
 from tests.bounds import ON_SERVERS
+from tests.support.silent_proxy import proxy_to
 from tests.support.turns import turns
 
+from frameledger_services import database as connecting
 from frameledger_services import database_wait
+from frameledger_services.database import GuardedConnection
 from frameledger_services.database_wait import RegisteredConnection
 
 SLEEPS = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event = 'PgSleep'"
@@ -47,7 +52,7 @@ async def until_it_sleeps(connection, other):
 
 
 async def until_unregistered(connection):
-    while connection._registered is not None:
+    while connection._registration is not None:
         await turns(1)
 
 
@@ -56,16 +61,14 @@ def test_the_socket_is_registered_once_for_many_statements(run, shared_database,
     monkeypatch.setattr(database_wait, "LOOK_AGAIN_SECONDS", 3600.0)
 
     async def main():
-        loop = asyncio.get_running_loop()
         async with await connected(shared_database) as connection:
             await connection.execute("SELECT 1")
-            registered = connection._registered
-            assert registered == (loop, connection.fileno())
+            registered = connection._registration
+            assert os.path.sameopenfile(registered.descriptor, connection.fileno())
             for number in range(20):
                 assert await value(connection, "SELECT %s::int4", number) == number
-                # Not an equal one.
-                assert connection._registered is registered
-        assert connection._registered is None
+                assert connection._registration is registered
+        assert connection._registration is None
 
     run(main())
 
@@ -74,11 +77,49 @@ def test_a_socket_that_the_event_loop_no_longer_reports_is_looked_at_again(run, 
     async def main():
         async with await connected(shared_database) as connection:
             await connection.execute("SELECT 1")
-            # uvloop does so after an error of the socket.
-            asyncio.get_running_loop().remove_reader(connection.fileno())
+            no_longer_report(connection)
             assert await value(connection, "SELECT 1") == 1
 
     run(main())
+
+
+def no_longer_report(connection):
+    """uvloop does so after an error of the socket."""
+    asyncio.get_running_loop().remove_reader(connection._registration.descriptor)
+
+
+@pytest.mark.regression("fault 335")
+def test_a_connection_can_be_used_in_another_event_loop_once_the_first_is_closed(
+    run, shared_database, monkeypatch
+):
+    asked = asyncio.Event()
+
+    async def first():
+        connection = await GuardedConnection.connect(shared_database, autocommit=True)
+        # It sets its timers.
+        await connection.execute("SELECT 1")
+        return connection
+
+    async def is_executing():
+        asked.set()
+        return True
+
+    async def second(connection):
+        monkeypatch.setattr(connecting, "SILENT_SECONDS", 0.01)
+        async with connection, await connected(shared_database) as other:
+            connection._backend, connection._is_executing = connection.info.backend_pid, is_executing
+            assert await value(connection, "SELECT 1") == 1
+            no_longer_report(connection)
+            assert await value(connection, "SELECT 1") == 1
+            # The server is asked about a statement that takes long.
+            asked.clear()
+            await other.execute("SELECT pg_advisory_lock(335)")
+            waiting = asyncio.create_task(connection.execute("SELECT pg_advisory_lock(335)"))
+            await asked.wait()
+            await other.execute("SELECT pg_advisory_unlock(335)")
+            await waiting
+
+    run(second(run(first())))
 
 
 @pytest.mark.parametrize("length", [1, 1_000_000, 30_000_000])
@@ -146,7 +187,7 @@ def test_the_end_of_an_idle_session_is_an_error_of_the_next_statement(run, share
             with pytest.raises(psycopg.OperationalError):
                 await connection.execute("SELECT 1")
             assert connection.closed
-            assert connection._registered is None
+            assert connection._registration is None
 
     run(main())
 
@@ -162,6 +203,45 @@ def test_the_end_of_a_session_that_works_is_an_error_of_its_statement(run, share
             await until_unregistered(connection)
 
     run(main())
+
+
+def test_a_connection_without_a_file_descriptor_to_spare_waits_as_psycopg_does(
+    run, shared_database, monkeypatch
+):
+    def none_left(number):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def main():
+        async with await connected(shared_database) as connection:
+            with monkeypatch.context() as full:
+                full.setattr("os.dup", none_left)
+                assert await value(connection, "SELECT 1") == 1
+                assert connection._registration is None
+            assert await value(connection, "SELECT 1") == 1
+            assert connection._registration is not None
+
+    run(main())
+
+
+def test_a_connection_may_be_collected_as_garbage_in_another_thread(run, shared_database):
+    async def main():
+        kept = [await connected(shared_database)]
+        await kept[0].execute("SELECT 1")
+        ended = os.fstat(kept[0]._registration.descriptor).st_ino
+        with pytest.warns(ResourceWarning, match="was deleted while still open"):
+            await asyncio.to_thread(kept.clear)
+        while ended in inodes_of_sockets():
+            await turns(1)
+
+    run(main())
+
+
+def inodes_of_sockets():
+    found = set()
+    for number in range(1_000):
+        with suppress(OSError):
+            found.add(os.fstat(number).st_ino)
+    return found
 
 
 def test_who_waits_while_another_task_closes_the_connection_gets_an_error(run, shared_database):
@@ -196,6 +276,62 @@ def test_the_number_of_a_closed_socket_serves_the_next_connection(run, shared_da
                         assert await value(other, "SELECT 1") == 1
 
     run(main())
+
+
+@pytest.mark.regression("fault 333")
+def test_the_event_loop_watches_what_gets_the_number_of_a_socket_that_libpq_closed(run, shared_database):
+    async def main():
+        async with proxy_to(shared_database) as (proxy, through), await connected(through) as connection:
+            await connection.execute("SELECT 1")
+            number, (host, port) = connection.fileno(), address_of(through)
+            proxy.end_answers()
+            # libpq notices that before the event loop does: when it can send no more, it reads.
+            select.select([number], [], [])
+            with pytest.raises(psycopg.OperationalError):
+                await connection.execute("SELECT length(%s)", ["x" * 30_000_000])
+            with lower_ones_taken(number):
+                reader, writer = await asyncio.open_connection(host, port)
+            with closing(writer):
+                assert writer.get_extra_info("socket").fileno() == number
+                writer.write(connecting._SSL_REQUEST)
+                assert await reader.read(1) in {b"N", b"S"}
+
+    run(main())
+
+
+def address_of(conninfo):
+    parameters = psycopg.conninfo.conninfo_to_dict(conninfo)
+    return parameters["host"], parameters["port"]
+
+
+@pytest.mark.skipif(not hasattr(select, "epoll"), reason="only epoll reports what was closed")
+@pytest.mark.regression("fault 334")
+def test_the_event_loop_is_idle_after_the_end_of_a_session_whose_socket_a_forked_process_has_too(
+    run, shared_database
+):
+    async def main():
+        async with await connected(shared_database) as connection, await connected(shared_database) as other:
+            await connection.execute("SELECT 1")
+            forked = os.dup(connection.fileno())
+            sleeping = asyncio.create_task(connection.execute(SLEEP))
+            await until_it_sleeps(connection, other)
+            await other.execute("SELECT pg_terminate_backend(%s)", [connection.info.backend_pid])
+            with pytest.raises(psycopg.OperationalError):
+                await sleeping
+            with reports_of(asyncio.get_running_loop()) as epoll:
+                while epoll.poll(0):
+                    await turns(1)
+            os.close(forked)
+
+    run(main())
+
+
+@contextmanager
+def reports_of(loop):
+    """What the event loop polls."""
+    number = loop._selector.fileno() if hasattr(loop, "_selector") else loop._get_backend_id()
+    with select.epoll.fromfd(os.dup(number)) as epoll:
+        yield epoll
 
 
 @contextmanager
@@ -238,10 +374,13 @@ def test_a_notification_between_statements_is_received_later(run, shared_databas
     run(main())
 
 
-def test_a_connection_that_is_forgotten_open_is_closed_with_pythons_warning(run, shared_database):
+@pytest.mark.parametrize(
+    "kind", [RegisteredConnection, pytest.param(GuardedConnection, marks=pytest.mark.regression("fault 336"))]
+)
+def test_a_connection_that_is_forgotten_open_is_closed_with_pythons_warning(run, shared_database, kind):
     async def main():
         kept = []
-        connection = await connected(shared_database)
+        connection = await kind.connect(shared_database, autocommit=True)
         await connection.execute("SELECT 1")
         number = connection.fileno()
         kept.append(connection)

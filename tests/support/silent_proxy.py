@@ -4,6 +4,8 @@ were frozen."""
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -50,6 +52,11 @@ class SilentProxy:
         for carried in self._open:
             carried.fall_silent()
 
+    def end_answers(self) -> None:
+        """End what the server sends, at once, and let the clients go on sending."""
+        for carried in self._open:
+            carried.end_answers()
+
     async def end(self) -> None:
         for carried in self._open | self._ended:
             await carried.closed()
@@ -70,6 +77,10 @@ class _Carried:
                 tasks.create_task(self._carry(answers, self._writer))
         if self._is_silent:
             await self.ended.wait()
+
+    def end_answers(self) -> None:
+        with socket.socket(fileno=os.dup(self._writer.get_extra_info("socket").fileno())) as same:
+            same.shutdown(socket.SHUT_WR)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
