@@ -41,7 +41,8 @@ chaos: $(READY) ## twenty thousand simulated conversations, a thousand examples 
 	@$(PY) -m pytest -q tests/laws --hypothesis-profile=chaos
 	@$(PY) -m pytest -q tests/unit -m hypothesis --hypothesis-profile=chaos
 	@$(PY) -m pytest -s tests/chaos/projectors.py tests/chaos/calls.py tests/chaos/kills.py \
-		tests/chaos/failover.py tests/chaos/topics.py tests/chaos/gateway.py tests/chaos/rebuilds.py tests/chaos/large.py
+		tests/chaos/failover.py tests/chaos/topics.py tests/chaos/gateway.py tests/chaos/commands.py \
+		tests/chaos/rebuilds.py tests/chaos/large.py
 	@BRIDGE_KILLS=all $(PY) -m tests.bridges --if-installable --only newest
 
 style: $(READY)

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import psycopg
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -19,6 +21,7 @@ from pydantic import SecretStr
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 from tests.support import catalog, erasing, rows
+from tests.support.pipeline import until_session_gone
 from tests.support.tiers import long
 from typer.testing import CliRunner
 
@@ -219,6 +222,23 @@ def test_a_table_that_is_never_let_go_ends_it_with_nothing_changed(empty_databas
         with pytest.raises(psycopg.errors.LockNotAvailable):
             migration.migrate(empty_database)
         assert report.execute("SELECT version_num FROM frameledger_schema").fetchall() == [("0001",)]
+
+
+@pytest.mark.regression("fault 337")
+def test_one_that_stalls_lets_go_of_the_tables_with_nothing_changed(empty_database, monkeypatch):
+    monkeypatch.setattr(migration, "IDLE_SECONDS", 0.1, raising=False)
+
+    def upgrade_and_stall(config, revision):
+        command.upgrade(config, revision)
+        session = config.attributes["connection"].connection.driver_connection
+        until_session_gone(empty_database, session.info.backend_pid)
+
+    with monkeypatch.context() as stalling:
+        stalling.setattr(migration, "command", SimpleNamespace(upgrade=upgrade_and_stall))
+        with pytest.raises(psycopg.Error):
+            migration.migrate(empty_database)
+    done = migration.migrate(empty_database)
+    assert (done.before, done.after) == (None, schema.REVISION)
 
 
 def test_a_database_of_the_release_before_keeps_what_is_in_it(empty_database, monkeypatch):

@@ -1,13 +1,17 @@
 """All conversations are rebuilt one at a time: differences are reported and replaced once, and an interrupted rebuild
 resumes."""
 
+import asyncio
+import dataclasses
 import json
 import time
+from contextlib import nullcontext
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 from tests.support.batches import HISTORIES, Log, dump, histories_interleaved, project, value_of
+from tests.support.databases import until_somebody_waits
 from tests.support.rebuilding import NAMES, Done, killed_at, pairs_of, rebuild_in
 from tests.support.releases import NEWER, SHOUTED, newer_release
 from tests.support.tampering import changed
@@ -20,6 +24,7 @@ from frameledger.decoding import decode
 from frameledger.evolve import evolve
 from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, encode_frame
 from frameledger.record import Record
+from frameledger_services import failpoints
 from frameledger_services.audit import rebuild as rebuilding
 from frameledger_services.audit.rebuild import AlreadyRunningError, RebuildOptions, rebuild_many
 from frameledger_services.cli import application
@@ -228,6 +233,46 @@ def test_an_interrupted_rebuild_goes_on_where_it_stopped_and_is_done_by_one_proc
 
     assert rebuild_in(database, failpoint=meanwhile).began_behind is None
     assert one(database, "SELECT count(*) FROM rebuilds WHERE ended_at IS NULL") == 0
+
+
+@pytest.mark.regression("fault 308")
+@pytest.mark.parametrize("ends", [True, False], ids=["it ends meanwhile", "it dies meanwhile"])
+def test_the_one_that_waits_for_another_knows_how_far_that_one_came(database, monkeypatch, ends):
+    """It sees the same rebuild as interrupted, and waits for the session that holds it."""
+    project(database, talk(said("Hi"), key="a") + talk(said("Hi"), key="b"))
+    changed(database, "UPDATE messages SET text = 'Ho'")
+    monkeypatch.setattr(rebuilding, "PAGE", 1)
+    done = Done()
+    chosen = RebuildOptions(NAMES, apply=True, why="a test")
+
+    async def rebuilt(done, pairs, failpoint=failpoints.none):
+        options = dataclasses.replace(chosen, failpoint=failpoint)
+        done.progress = await rebuild_many(pairs, options, "all", done.sent, done.report, done.begun)
+
+    async def run():
+        async with pairs_of(database, 1) as pairs, asyncio.TaskGroup() as tasks:
+            pages = 0
+
+            async def let_another_wait(point):
+                nonlocal pages
+                pages += point == "after progress"
+                if point == "after progress" and pages == 1:
+                    tasks.create_task(rebuilt(done, pairs))
+                    await until_somebody_waits(database)
+                elif point == "after progress" and not ends:
+                    raise InterruptedError
+
+            async with pairs_of(database, 1) as [first]:
+                with nullcontext() if ends else pytest.raises(InterruptedError):
+                    await rebuilt(Done(), [first], let_another_wait)
+
+    asyncio.run(run())
+    assert done.outcomes.keys() == ({"a", "b"} if ends else set())
+    with psycopg.connect(database) as connection:
+        totals = connection.execute(
+            "SELECT read_count, rebuilt_count FROM rebuilds ORDER BY number"
+        ).fetchall()
+    assert totals == ([(2, 2), (2, 0)] if ends else [(2, 2)])
 
 
 @pytest.mark.long

@@ -23,7 +23,7 @@ from tests.bounds import ON_SERVERS
 from tests.support import pipeline as pipelines
 from tests.support.batches import dump, value_of
 from tests.support.killable import STATEMENT_PER_TABLE, Plan, projector
-from tests.support.pipeline import PARTITIONS, Raw, fold_topic, mixed
+from tests.support.pipeline import PARTITIONS, Raw, fold_topic, mixed, until_session_gone
 from tests.support.polling import look_again
 from tests.support.processes import Process
 from tests.support.recovering import (  # noqa: F401  # fixtures
@@ -541,6 +541,31 @@ def test_a_projector_that_is_frozen_in_a_transaction_does_not_keep_a_generation(
         pipeline.until_idle(running)
         assert running.stop() == 0
     assert set(fold_topic(in_generations(pipeline)).frames) == frames_of(pipeline.address)
+
+
+@pytest.mark.regression("fault 309")
+def test_one_that_stalls_in_its_transaction_stops_no_projector(pipeline, monkeypatch):
+    """It has locked the rows of all partitions."""
+    monkeypatch.setattr(recover, "IDLE_TIMEOUT_MS", 100, raising=False)
+    projected(pipeline, [Raw(b"ctx", RUN)])
+    with psycopg.connect(pipeline.address) as connection:
+        connection.execute("UPDATE projections SET next_offset = 9 WHERE next_offset > 0")
+
+    async def run():
+        async with await psycopg.AsyncConnection.connect(pipeline.address, autocommit=True) as operator:
+
+            async def stall(point: str) -> None:
+                if point == "before commit":
+                    until_session_gone(pipeline.address, operator.info.backend_pid)
+
+            examined = await recover.examine(pipeline.settings, operator)
+            assert examined.needs_generation
+            with pytest.raises(psycopg.Error):
+                await recover.begin_generation(operator, examined, stall)
+
+    asyncio.run(run())
+    with psycopg.connect(pipeline.address) as connection:
+        assert value_of(connection, "SELECT count(*) FROM projections WHERE sealed_at IS NOT NULL") == 0
 
 
 def test_another_number_of_partitions_is_not_recovered(pipeline, run):

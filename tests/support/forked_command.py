@@ -51,7 +51,7 @@ def _run(words: Sequence[str], environment: Mapping[str, str], errors: Connectio
     os.dup2(errors.fileno(), 2)
     # The existing stream treats this as a file.
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
-    _become(words, environment)
+    become(words, environment)
 
 
 def _run_in(terminal: str, words: Sequence[str], environment: Mapping[str, str], _: Connection) -> None:
@@ -61,10 +61,10 @@ def _run_in(terminal: str, words: Sequence[str], environment: Mapping[str, str],
     for number, name in enumerate(STANDARD_STREAMS):
         os.dup2(opened, number)
         setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w", closefd=False))
-    _become(words, environment)
+    become(words, environment)
 
 
-def _become(words: Sequence[str], environment: Mapping[str, str]) -> None:
+def become(words: Sequence[str], environment: Mapping[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     # As an interpreter does that is started with it.

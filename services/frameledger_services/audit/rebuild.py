@@ -138,12 +138,16 @@ async def _begin(
     connection: Connection, options: RebuildOptions, selection: Selection, *, again: bool
 ) -> RebuildProgress:
     kind = RebuildKind(selection, options.source, stored.FOLD_VERSION, options.apply)
-    progress = None if again else await rebuilds.interrupted(connection, kind)
-    if progress is None:
-        progress = await rebuilds.begin(connection, kind)
-    if not await rebuilds.hold(connection, progress.number):
-        raise AlreadyRunningError(progress.number)
-    return progress
+    while True:
+        progress = None if again else await rebuilds.interrupted(connection, kind)
+        if progress is None:
+            progress = await rebuilds.begin(connection, kind)
+        if not await rebuilds.hold(connection, progress.number):
+            raise AlreadyRunningError(progress.number)
+        # The process that held it until now may have continued or ended it since it was read.
+        held = await rebuilds.unended(connection, progress.number)
+        if held is not None:
+            return held
 
 
 class _Page:

@@ -35,6 +35,9 @@ from frameledger_services.store.projections import StoredPosition
 from frameledger_services.store.recovery import NewRecoveryReceipt, RecoveryReceipt
 from frameledger_services.store.topics import TopicChangedError
 
+IDLE_TIMEOUT_MS = 10_000
+"""If this process stalls while it holds all partitions, projectors continue after this time."""
+
 
 class MovedError(FencedError):
     """Another process advanced a partition, or recovered, since it was examined. Nothing was changed.
@@ -125,6 +128,7 @@ async def begin_generation(
         try:
             async with connection.transaction():
                 await connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
+                await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_TIMEOUT_MS}")
                 await failpoint("before sealing")
                 new_generation = await _begin(connection, examined)
                 await failpoint("before commit")

@@ -91,10 +91,9 @@ async def unpark(
 ) -> Unparked:
     """Fold the parked frames of a conversation, up to the first that still cannot be folded.
 
-    The connection is the caller's, in autocommit, prepared for `copy_in`. `why` is stored with every frame whose
-    outcome changes. If it is called twice at once, one call waits for the other. Raises `NotParkedError`,
-    `ContradictoryHeadError`, `StoredStateError` for a state of a newer release, and psycopg's errors; what was folded
-    by then remains folded.
+    The connection is the caller's, in autocommit. `why` is stored with every frame whose outcome changes. If it is
+    called twice at once, one call waits for the other. Raises `NotParkedError`, `ContradictoryHeadError`,
+    `StoredStateError` for a state of a newer release, and psycopg's errors; what was folded by then remains folded.
     """
     unparked = Unparked(0)
     while True:
@@ -249,7 +248,7 @@ class _Part:
         try:
             async with self._connection.transaction():
                 rows, settled = self._folded(frames)
-                await write(self._connection, rows, ())
+                await write(self._connection, rows, (), by_copy=False)
                 await parked.settle(self._connection, self._context_id, settled, self._why)
         except (_UnfoldableError, errors.Error) as error:
             if isinstance(error, errors.Error) and not transient.is_refused_data(error):
@@ -287,11 +286,11 @@ class _Part:
         rows = Rows(outbox=self.outbox)
         if self._head.is_blank:
             # Its newest frame has erased it: there is no head.
-            await write(self._connection, rows, ())
+            await write(self._connection, rows, (), by_copy=False)
             return
         self._head.saved_version = None
         # A loaded head writes no parked columns; they are written here.
-        await write(self._connection, rows, [self._head])
+        await write(self._connection, rows, [self._head], by_copy=False)
         if reached == newest:
             await parked.release(self._connection, self._context_id)
         else:

@@ -35,6 +35,10 @@ LOCK_SECONDS = 5
 """How long a statement waits for a table. All other statements for that table wait behind it, so it gives up after this
 time."""
 
+IDLE_SECONDS = 60.0
+"""After this time without a statement the server rolls the migration back: its process is frozen, or its machine is
+gone, and all services wait for its tables."""
+
 TRIES = 24
 PAUSE_SECONDS = 5.0
 """The pause between two tries, in which the sessions that waited for us continue."""
@@ -75,6 +79,9 @@ def _migrate(address: str, say: Callable[[str], None]) -> Migrated:
     with _opened(address) as connection:
         # A limit of the role or the database would abort a change of a large table at every try.
         connection.exec_driver_sql(_UNLIMITED, (list(database.UNLIMITED),))
+        connection.exec_driver_sql(
+            f"SET LOCAL idle_in_transaction_session_timeout = {int(IDLE_SECONDS * 1000)}"
+        )
         connection.exec_driver_sql(_BACKSLASHES)
         connection.exec_driver_sql(_ONE_AT_A_TIME)
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")

@@ -65,6 +65,19 @@ async def interrupted(connection: Connection, kind: RebuildKind) -> RebuildProgr
         return await cursor.fetchone()
 
 
+async def unended(connection: Connection, number: int) -> RebuildProgress | None:
+    """Returns the progress of a rebuild; None if it has ended."""
+    async with connection.cursor(row_factory=class_row(RebuildProgress)) as cursor:
+        await cursor.execute(
+            """
+            SELECT number, reached, read_count, differ_count, failed_count, rebuilt_count FROM rebuilds
+            WHERE number = %s AND ended_at IS NULL
+            """,
+            (number,),
+        )
+        return await cursor.fetchone()
+
+
 async def begin(connection: Connection, kind: RebuildKind) -> RebuildProgress:
     """Begin a rebuild. Called twice it begins two."""
     async with connection.cursor(row_factory=class_row(RebuildProgress)) as cursor:

@@ -21,10 +21,17 @@ from frameledger_services.projector.stored_heads import NewerHeadError
 from frameledger_services.recovery.unpark import ContradictoryHeadError, NotParkedError, Unparked
 from frameledger_services.recovery.unpark import unpark as unpark_context
 from frameledger_services.settings import Settings
-from frameledger_services.store import binary_copy, schema
+from frameledger_services.store import schema
 from frameledger_services.store.parked import conversations as parked_conversations
 
 LOCK_TIMEOUT = "10s"
+
+SESSION = {
+    **database.UNLIMITED,
+    "lock_timeout": LOCK_TIMEOUT,
+    # If this process stalls while it holds a partition, projectors continue after this time.
+    "idle_in_transaction_session_timeout": "10s",
+}
 
 commands = typer.Typer()
 
@@ -130,14 +137,12 @@ def _unparked(context: str, why: str) -> Unparked:
 
 
 async def _unpark(settings: Settings, context: str, why: str) -> Unparked:
-    session = {**database.UNLIMITED, "lock_timeout": LOCK_TIMEOUT}
     async with (
         await database.connect(
-            settings, "frameledger unpark", session, role="frameledger_operator"
+            settings, "frameledger unpark", SESSION, role="frameledger_operator"
         ) as connection,
         Producer(settings, name="frameledger-unpark") as producer,
     ):
         await schema.check(connection)
-        binary_copy.prepare(connection)
         names = TopicNames(settings.topic_prefix)
         return await unpark_context(connection, names, context, why, RowSender(producer))
