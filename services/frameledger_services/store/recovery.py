@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, LiteralString
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -102,61 +103,61 @@ async def begin_partitions(
     connection: Connection, topic: str, generation: int, positions: Sequence[StoredPosition]
 ) -> None:
     """Store the offsets at which the partitions of a new generation begin."""
-    async with connection.cursor() as cursor:
-        await cursor.executemany(
-            """
-            INSERT INTO projections
-                (projection, topic, generation, partition, next_offset, last_offset, last_hash, last_logged_at,
-                effects_held_until)
-            SELECT before.projection, before.topic, %s, before.partition, given.next_offset, %s, %s, %s,
-                -- Held effects stay held; the next owner sets the offset.
-                CASE WHEN before.effects_held_until IS NOT NULL THEN given.next_offset END
-            FROM projections AS before, (VALUES (%s::bigint)) AS given (next_offset)
-            WHERE before.projection = %s AND before.topic = %s AND before.generation = %s AND before.partition = %s
-            """,
-            [
-                (
-                    generation,
-                    one.last_offset,
-                    one.last_hash,
-                    one.last_logged_at,
-                    one.next_offset,
-                    PROJECTION,
-                    topic,
-                    generation - 1,
-                    one.partition,
-                )
-                for one in positions
-            ],
-        )
+    await _execute_each(
+        connection,
+        """
+        INSERT INTO projections
+            (projection, topic, generation, partition, next_offset, last_offset, last_hash, last_logged_at,
+            effects_held_until)
+        SELECT before.projection, before.topic, %s, before.partition, given.next_offset, %s, %s, %s,
+            -- Held effects stay held; the next owner sets the offset.
+            CASE WHEN before.effects_held_until IS NOT NULL THEN given.next_offset END
+        FROM projections AS before, (VALUES (%s::bigint)) AS given (next_offset)
+        WHERE before.projection = %s AND before.topic = %s AND before.generation = %s AND before.partition = %s
+        """,
+        [
+            (
+                generation,
+                one.last_offset,
+                one.last_hash,
+                one.last_logged_at,
+                one.next_offset,
+                PROJECTION,
+                topic,
+                generation - 1,
+                one.partition,
+            )
+            for one in positions
+        ],
+    )
 
 
 async def write_receipts(
     connection: Connection, topic: str, generation: int, receipts: Sequence[NewRecoveryReceipt]
 ) -> None:
     """Store the receipts of a recovery."""
-    async with connection.cursor() as cursor:
-        await cursor.executemany(
-            """
-            INSERT INTO recoveries
-                (topic, generation, partition, happened, stored_offset, first_offset, end_offset, begins_at, missing)
-            VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
-            """,
-            [
-                (
-                    topic,
-                    generation,
-                    one.partition,
-                    one.happened,
-                    one.stored_offset,
-                    one.first_offset,
-                    one.end_offset,
-                    one.begins_at,
-                    one.missing,
-                )
-                for one in receipts
-            ],
-        )
+    await _execute_each(
+        connection,
+        """
+        INSERT INTO recoveries
+            (topic, generation, partition, happened, stored_offset, first_offset, end_offset, begins_at, missing)
+        VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+        """,
+        [
+            (
+                topic,
+                generation,
+                one.partition,
+                one.happened,
+                one.stored_offset,
+                one.first_offset,
+                one.end_offset,
+                one.begins_at,
+                one.missing,
+            )
+            for one in receipts
+        ],
+    )
 
 
 async def note_republished(
@@ -171,3 +172,12 @@ async def note_republished(
             """,
             [(one.frames, one.through, topic, one.partition, one.generation) for one in republications],
         )
+
+
+async def _execute_each(
+    connection: Connection, statement: LiteralString, rows: Iterable[Sequence[Any]]
+) -> None:
+    """Execute a statement for each row, in a transaction that holds partitions. Not by `executemany`: after its
+    pipeline PostgreSQL does not end an idle transaction, and a process that stalls there would hold them."""
+    for row in rows:
+        await connection.execute(statement, row)
