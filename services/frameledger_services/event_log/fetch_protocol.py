@@ -13,11 +13,9 @@ from typing import Any, Self
 
 from aiokafka.protocol.fetch import FetchRequest, FetchRequest_v11, FetchResponse_v11
 
-from frameledger_services.event_log.protocol_headers import QuickHeaders, encoded_text
+from frameledger_services.event_log.protocol_parts import COUNT, QuickHeaders, encoded_text, topic_at
 
 _HEAD = Struct(">ihii")
-_COUNT = Struct(">i")
-_LENGTH = Struct(">h")
 _PARTITION = Struct(">ihqqqi")
 _ABORTED = Struct(">qq")
 _TAIL = Struct(">ii")
@@ -47,11 +45,7 @@ class QuickFetchResponse(FetchResponse_v11):  # type: ignore[misc]  # as above
         at += _HEAD.size
         topics = []
         for _ in range(count):
-            (length,) = _LENGTH.unpack_from(buffer, at)
-            at += _LENGTH.size + length
-            name = buffer[at - length : at].decode()
-            (count,) = _COUNT.unpack_from(buffer, at)
-            at += _COUNT.size
+            name, count, at = topic_at(buffer, at)
             partitions = []
             for _ in range(count):
                 *before, count_aborted = _PARTITION.unpack_from(buffer, at)
@@ -90,13 +84,13 @@ class QuickFetchRequest(QuickHeaders, FetchRequest_v11):  # type: ignore[misc]  
             self.session_id,
             self.session_epoch,
         )
-        parts = [head, _COUNT.pack(len(self.topics))]
+        parts = [head, COUNT.pack(len(self.topics))]
         for topic, partitions in self.topics:
-            parts += encoded_text(topic), _COUNT.pack(len(partitions))
+            parts += encoded_text(topic), COUNT.pack(len(partitions))
             parts += (_PARTITION_REQUEST.pack(*one) for one in partitions)
-        parts.append(_COUNT.pack(len(self.forgotten_topics_data)))
+        parts.append(COUNT.pack(len(self.forgotten_topics_data)))
         for topic, forgotten in self.forgotten_topics_data:
-            parts += encoded_text(topic), _COUNT.pack(len(forgotten))
-            parts += (_COUNT.pack(one) for one in forgotten)
+            parts += encoded_text(topic), COUNT.pack(len(forgotten))
+            parts += (COUNT.pack(one) for one in forgotten)
         parts.append(encoded_text(self.rack_id))
         return b"".join(parts)

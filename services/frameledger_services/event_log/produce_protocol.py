@@ -15,12 +15,10 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.producer.sender import Sender, SendProduceReqHandler
 from aiokafka.protocol.produce import ProduceRequest, ProduceRequest_v7, ProduceResponse_v7
 
-from frameledger_services.event_log.protocol_headers import QuickHeaders, encoded_text
+from frameledger_services.event_log.protocol_parts import COUNT, QuickHeaders, encoded_text, topic_at
 from frameledger_services.event_log.rebound import rebound
 
 _NULL_TEXT = b"\xff\xff"
-_COUNT = Struct(">i")
-_LENGTH = Struct(">h")
 _SETTINGS = Struct(">hi")
 _PARTITION_REQUEST = Struct(">ii")
 _PARTITION = Struct(">ihqqq")
@@ -48,19 +46,15 @@ class QuickProduceResponse(ProduceResponse_v7):  # type: ignore[misc]  # as abov
         """Returns the response that the rest of the data encodes. Raises ValueError or `struct.error` for truncated
         data."""
         buffer = data if isinstance(data, bytes) else data.read()
-        (count,) = _COUNT.unpack_from(buffer)
-        at = _COUNT.size
+        (count,) = COUNT.unpack_from(buffer)
+        at = COUNT.size
         topics = []
         for _ in range(count):
-            (length,) = _LENGTH.unpack_from(buffer, at)
-            at += _LENGTH.size + length
-            name = buffer[at - length : at].decode()
-            (count,) = _COUNT.unpack_from(buffer, at)
-            at += _COUNT.size
+            name, count, at = topic_at(buffer, at)
             end = at + count * _PARTITION.size
             topics.append((name, list(_PARTITION.iter_unpack(buffer[at:end]))))
             at = end
-        (throttled,) = _COUNT.unpack_from(buffer, at)
+        (throttled,) = COUNT.unpack_from(buffer, at)
         response: Self = cls(topics, throttled)
         return response
 
@@ -75,10 +69,10 @@ class QuickProduceRequest(QuickHeaders, ProduceRequest_v7):  # type: ignore[misc
         parts = [
             _NULL_TEXT if transaction is None else encoded_text(transaction),
             _SETTINGS.pack(self.required_acks, self.timeout),
-            _COUNT.pack(len(self.topics)),
+            COUNT.pack(len(self.topics)),
         ]
         for topic, partitions in self.topics:
-            parts += encoded_text(topic), _COUNT.pack(len(partitions))
+            parts += encoded_text(topic), COUNT.pack(len(partitions))
             for number, records in partitions:
                 parts += _PARTITION_REQUEST.pack(number, len(records)), records
         return b"".join(parts)

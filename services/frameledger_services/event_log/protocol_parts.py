@@ -1,4 +1,4 @@
-"""The headers of requests and of their responses, encoded and decoded quickly.
+"""What fetch and produce requests and their responses have in common, encoded and decoded quickly.
 
 aiokafka encodes and decodes them field by field. The bytes and the values are the same.
 """
@@ -12,6 +12,8 @@ from typing import NamedTuple
 _REQUEST = Struct(">hhi")
 _RESPONSE = Struct(">i")
 _LENGTH = Struct(">h")
+COUNT = Struct(">i")
+"""The number of elements of an array."""
 
 
 class _RequestHeader(NamedTuple):
@@ -46,3 +48,13 @@ def encoded_text(text: str) -> bytes:
     """Returns a text of the protocol: its length in bytes, and its UTF-8."""
     encoded = text.encode()
     return _LENGTH.pack(len(encoded)) + encoded
+
+
+def topic_at(buffer: bytes, at: int) -> tuple[str, int, int]:
+    """Returns the name of the topic that begins here, the number of its partitions, and where they begin. Raises
+    ValueError or `struct.error` for truncated data."""
+    (length,) = _LENGTH.unpack_from(buffer, at)
+    at += _LENGTH.size + length
+    name = buffer[at - length : at].decode()
+    (count,) = COUNT.unpack_from(buffer, at)
+    return name, count, at + COUNT.size
