@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import weakref
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from typing import Any, TypeVar
@@ -30,7 +29,7 @@ from psycopg.pq import TransactionStatus
 from frameledger.errors import ConfigurationError
 from frameledger_services import access, descriptors
 from frameledger_services.database_types import Connection
-from frameledger_services.database_wait import RegisteredConnection
+from frameledger_services.database_wait import RegisteredConnection, while_alive
 from frameledger_services.missing_permission import Role, lacks
 from frameledger_services.settings import Settings
 
@@ -200,7 +199,7 @@ class GuardedConnection(RegisteredConnection):
 
     def _check_silence_at(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         # The timer does not keep the connection alive: one that is forgotten open is closed, with a warning.
-        self._silence_timer = loop.call_at(due, _check_silence, weakref.ref(self))
+        self._silence_timer = loop.call_at(due, while_alive(self._check_silence))
         self._timer_loop = loop
 
     def _check_silence(self) -> None:
@@ -300,11 +299,6 @@ class _ServerCursor(AsyncServerCursor[Any]):
             await super().close()
         finally:
             await AsyncCursor.close(self)
-
-
-def _check_silence(connection: weakref.ref[GuardedConnection]) -> None:
-    if (alive := connection()) is not None:
-        alive._check_silence()
 
 
 async def ping(connection: Connection) -> None:

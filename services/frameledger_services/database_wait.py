@@ -17,7 +17,6 @@ import os
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from functools import partial
 from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
@@ -89,11 +88,9 @@ class RegisteredConnection(AsyncConnection[Any]):
         if self._registration is None or self._registration.loop is not loop:
             self._unregister()
             # The event loop does not keep the connection alive: one that is forgotten open is closed, with a warning.
-            alive = weakref.ref(self)
+            readable, look_again = while_alive(self._note_readable), while_alive(self._look_again)
             try:
-                self._registration = _Registration(
-                    loop, self.pgconn.socket, partial(_note_readable, alive), partial(_look_again, alive)
-                )
+                self._registration = _Registration(loop, self.pgconn.socket, readable, look_again)
             except OSError:
                 return None
         self._registration.look_again_later()
@@ -172,14 +169,16 @@ class _Registration:
         self._look_again()
 
 
-def _note_readable(connection: weakref.ref[RegisteredConnection]) -> None:
-    if (alive := connection()) is not None:
-        alive._note_readable()
+def while_alive(method: Callable[[], None]) -> Callable[[], None]:
+    """Returns a callback that calls a bound method, and does nothing once its object is gone. It does not keep the
+    object alive."""
+    weak = weakref.WeakMethod(method)
 
+    def call() -> None:
+        if (alive := weak()) is not None:
+            alive()
 
-def _look_again(connection: weakref.ref[RegisteredConnection]) -> None:
-    if (alive := connection()) is not None:
-        alive._look_again()
+    return call
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

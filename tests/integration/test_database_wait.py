@@ -46,9 +46,12 @@ async def value(connection, query, *parameters):
     return found
 
 
-async def until_it_sleeps(connection, other):
+async def asleep(connection, other):
+    """Returns the task of a statement that the server executes, and that does not end."""
+    sleeping = asyncio.create_task(connection.execute(SLEEP))
     while not await value(other, SLEEPS, connection.info.backend_pid):
         await turns()
+    return sleeping
 
 
 async def until_unregistered(connection):
@@ -165,8 +168,7 @@ def test_an_error_of_a_statement_leaves_the_connection_usable(run, shared_databa
 def test_a_cancelled_statement_is_cancelled_in_the_server_too(run, shared_database):
     async def main():
         async with await connected(shared_database) as connection, await connected(shared_database) as other:
-            sleeping = asyncio.create_task(connection.execute(SLEEP))
-            await until_it_sleeps(connection, other)
+            sleeping = await asleep(connection, other)
             sleeping.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await sleeping
@@ -195,8 +197,7 @@ def test_the_end_of_an_idle_session_is_an_error_of_the_next_statement(run, share
 def test_the_end_of_a_session_that_works_is_an_error_of_its_statement(run, shared_database):
     async def main():
         async with await connected(shared_database) as connection, await connected(shared_database) as other:
-            sleeping = asyncio.create_task(connection.execute(SLEEP))
-            await until_it_sleeps(connection, other)
+            sleeping = await asleep(connection, other)
             await other.execute("SELECT pg_terminate_backend(%s)", [connection.info.backend_pid])
             with pytest.raises(psycopg.OperationalError):
                 await sleeping
@@ -248,8 +249,7 @@ def test_who_waits_while_another_task_closes_the_connection_gets_an_error(run, s
     async def main():
         async with await connected(shared_database) as other:
             connection = await connected(shared_database)
-            sleeping = asyncio.create_task(connection.execute(SLEEP))
-            await until_it_sleeps(connection, other)
+            sleeping = await asleep(connection, other)
             await connection.close()
             with pytest.raises(psycopg.OperationalError):
                 await sleeping
@@ -313,8 +313,7 @@ def test_the_event_loop_is_idle_after_the_end_of_a_session_whose_socket_a_forked
         async with await connected(shared_database) as connection, await connected(shared_database) as other:
             await connection.execute("SELECT 1")
             forked = os.dup(connection.fileno())
-            sleeping = asyncio.create_task(connection.execute(SLEEP))
-            await until_it_sleeps(connection, other)
+            sleeping = await asleep(connection, other)
             await other.execute("SELECT pg_terminate_backend(%s)", [connection.info.backend_pid])
             with pytest.raises(psycopg.OperationalError):
                 await sleeping

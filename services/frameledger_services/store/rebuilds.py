@@ -40,6 +40,9 @@ class RebuildProgress:
     rebuilt_count: int = 0
 
 
+_PROGRESS = "SELECT number, reached, read_count, differ_count, failed_count, rebuilt_count FROM rebuilds"
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A conversation to be folded again. `is_mixed` if several folds made its rows."""
@@ -54,8 +57,8 @@ async def interrupted(connection: Connection, kind: RebuildKind) -> RebuildProgr
     """Returns the newest rebuild of this kind that has not ended."""
     async with connection.cursor(row_factory=class_row(RebuildProgress)) as cursor:
         await cursor.execute(
-            """
-            SELECT number, reached, read_count, differ_count, failed_count, rebuilt_count FROM rebuilds
+            f"""
+            {_PROGRESS}
             WHERE selection = %s AND source = %s AND fold_version = %s AND applied = %s AND ended_at IS NULL
             ORDER BY number DESC
             LIMIT 1
@@ -69,8 +72,8 @@ async def unended(connection: Connection, number: int) -> RebuildProgress | None
     """Returns the progress of a rebuild; None if it has ended."""
     async with connection.cursor(row_factory=class_row(RebuildProgress)) as cursor:
         await cursor.execute(
-            """
-            SELECT number, reached, read_count, differ_count, failed_count, rebuilt_count FROM rebuilds
+            f"""
+            {_PROGRESS}
             WHERE number = %s AND ended_at IS NULL
             """,
             (number,),
