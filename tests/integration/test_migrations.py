@@ -226,14 +226,13 @@ def test_a_table_that_is_never_let_go_ends_it_with_nothing_changed(empty_databas
 
 @pytest.mark.regression("fault 337")
 def test_one_that_stalls_lets_go_of_the_tables_with_nothing_changed(empty_database, monkeypatch):
-    monkeypatch.setattr(migration, "IDLE_SECONDS", 0.1, raising=False)
-
     def upgrade_and_stall(config, revision):
         command.upgrade(config, revision)
         session = config.attributes["connection"].connection.driver_connection
         until_session_gone(empty_database, session.info.backend_pid)
 
     with monkeypatch.context() as stalling:
+        stalling.setattr(migration, "IDLE_SECONDS", 0.1)
         stalling.setattr(migration, "command", SimpleNamespace(upgrade=upgrade_and_stall))
         with pytest.raises(psycopg.Error):
             migration.migrate(empty_database)
