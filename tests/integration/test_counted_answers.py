@@ -20,6 +20,12 @@ STARTS = {"type": "LLMFullResponseStartFrame", "provider": "mine", "model": "my-
 USED = {"input_tokens": 70, "output_tokens": 7, "cache_read_tokens": 60}
 ENDS = {"type": "LLMFullResponseEndFrame", "finish_reason": "stop", "usage": USED}
 CUTS = {"type": "InterruptionFrame", "heard_text": "Past"}
+CUTS_IN = {
+    "type": "LLMMessagesAppendFrame",
+    "messages": [{"role": "user", "content": "Stop."}],
+    "run_llm": True,
+    "second_input": "interrupt",
+}
 
 
 def says(text):
@@ -103,6 +109,22 @@ def test_an_interrupted_answer_has_what_was_said_and_what_was_heard(database):
 def test_however_it_ends_the_run_says_so(database, frame, became):
     runs = projected(database, RECORDING, *ASKS, STARTS, says("Past"), frame)
     assert runs[0][2] == became
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        (CUTS_IN,),
+        ({**SPEAKS[0], "second_input": "interrupt"}, *SPEAKS[1:], ASKS[-1]),
+        ({"type": "LLMRunFrame", "second_input": "interrupt"},),
+    ],
+    ids=["append", "turn", "run"],
+)
+@pytest.mark.regression("journey 154")
+def test_an_answer_that_an_input_stops_was_interrupted(database, frames):
+    """As the run of the original, whose recorded copy this may be: no other answer takes its place."""
+    runs = projected(database, RECORDING, *ASKS, STARTS, says("Past noon."), *frames)
+    assert [(run[2], run[8]) for run in runs] == [("interrupted", "Past noon."), ("noted", None)]
 
 
 @pytest.mark.regression("fault 250")

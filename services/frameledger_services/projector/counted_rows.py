@@ -106,5 +106,7 @@ def _end_columns(frame: AnyFrame, was: Response) -> Row:
         return {"status": "interrupted", "said": heard}
     if isinstance(frame, ErrorFrame):
         return {"status": "failed", "error": clean(frame.message), "error_code": clean_or_none(frame.code)}
-    # Another answer began, or the conversation ended.
-    return {"status": "context_ended" if isinstance(frame, EndFrame | CancelFrame) else "replaced"}
+    if isinstance(frame, EndFrame | CancelFrame):
+        return {"status": "context_ended"}
+    # Another answer began, or an input stopped this one (R7.4).
+    return {"status": "replaced" if isinstance(frame, LLMFullResponseStartFrame) else "interrupted"}
