@@ -184,6 +184,22 @@ class TestPrices:
         used = {"cache_read_tokens": 500_000, "cache_write_tokens": 250_000, "reasoning_tokens": 100_000}
         assert self.priced(transaction, [price], **used) == (28, "EUR")
 
+    @pytest.mark.parametrize(
+        ("used", "cost"),
+        [
+            ({"input_tokens": 10, "cache_read_tokens": 4_000_000, "output_tokens": 0}, 4),
+            ({"input_tokens": 10, "cache_write_tokens": 2_000_000, "output_tokens": 0}, 20),
+            ({"input_tokens": 0, "output_tokens": 10, "reasoning_tokens": 1_000_000}, 30),
+            ({"input_tokens": None, "cache_read_tokens": 4_000_000}, None),
+            ({"output_tokens": None, "reasoning_tokens": 1_000_000}, None),
+        ],
+    )
+    @pytest.mark.regression("journey 155")
+    def test_no_run_costs_less_than_the_tokens_that_are_counted_apart(self, transaction, used, cost):
+        """A program that records its own calls may pass on counts that exclude these tokens, as Anthropic's do."""
+        price = {"model": "m", "input": 8, "output": 20, "cache_read": 1, "cache_write": 10, "reasoning": 30}
+        assert self.priced(transaction, [price], **used) == (cost, "EUR")
+
     @pytest.mark.parametrize("unknown", ["input_tokens", "output_tokens"])
     def test_what_is_not_known_is_not_nothing(self, transaction, unknown):
         cost, currency = self.priced(transaction, [{"model": "m", "input": 1}], **{unknown: None})

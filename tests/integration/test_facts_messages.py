@@ -1,6 +1,8 @@
 """The fact views, `verify` and `rebuild` on messages that clients wrote: any JSON that a frame may carry."""
 
 import json
+import re
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -213,3 +215,63 @@ def test_an_item_of_openai_has_its_text_and_one_without_it_of_an_older_release_i
         assert verified(database, "talk")["talk"].differences.in_order() == []
         connection.execute("UPDATE messages SET text = 'another' WHERE role = 'openai-responses'")
         assert len(verified(database, "talk")["talk"].differences.in_order()) == len(OF_OPENAI)
+
+
+@pytest.mark.regression("journey 156")
+def test_a_question_that_was_copied_is_counted_where_it_was_asked(database):
+    """Forks and reruns begin with the messages of another conversation, and a replayed copy has each of its frames."""
+    question, more = {"messages": [said("user", "hi")]}, {"messages": [said("user", "and now?")]}
+    append = {"type": "LLMMessagesAppendFrame"}
+    fork = {
+        "type": "LLMContextFrame",
+        "forked_from": {"context_id": "asked", "version": 1, "chain": "ab" * 32},
+    }
+    log = Log()
+    for context_id, fields in (
+        ("asked", append | question),
+        ("brought", {"type": "LLMContextFrame", "context": question}),
+        ("fork", fork | {"context": question}),
+        ("fork", append | more),
+        ("fork", append | more | {"metadata": {"note": {"replay_of": 1}}}),
+        ("replayed", fork | {"context": {}, "react": False}),
+        ("replayed", append | question | {"metadata": {"replay_of": {"context_id": "asked", "version": 1}}}),
+    ):
+        log.add(context_id, json.dumps(fields).encode())
+    project(database, log.records)
+    expected = [
+        ("asked", 1, False),
+        ("brought", 1, False),
+        *(("fork", 1, True), ("fork", 2, False), ("fork", 3, False)),
+        ("replayed", 2, True),
+    ]
+    with psycopg.connect(database) as connection:
+        rows = connection.execute("SELECT context_id, version, is_copy FROM facts_turns ORDER BY 1, 2")
+        assert rows.fetchall() == expected
+
+
+@pytest.mark.regression("journey 160")
+def test_calls_that_were_copied_or_never_ran_can_be_left_out_as_the_page_says(database):
+    """In a rerun no function runs; a call of a fork is one of its own."""
+    page = (Path(__file__).parents[2] / "infra/queries.md").read_text(encoding="utf-8")
+    [condition] = re.findall("AND (\\(SELECT NOT recording .*)", page)
+    calls = [{"function_name": "pay", "tool_call_id": "c1", "arguments": {}}]
+    announces = {"type": "FunctionCallsStartedFrame", "function_calls": calls}
+    origin = {"context_id": "real", "version": 1, "chain": "ab" * 32}
+    fork = {"type": "LLMContextFrame", "context": {}, "forked_from": origin}
+    log = Log()
+    for context_id, *both in (
+        ("fork", fork, announces),
+        ("real", {"type": "StartFrame"}, announces),
+        (
+            "replayed",
+            fork | {"react": False},
+            announces | {"metadata": {"replay_of": {"context_id": "real", "version": 2}}},
+        ),
+        ("rerun", fork | {"react": False, "metadata": {"experiment": {"kind": "rerun"}}}, announces),
+    ):
+        for fields in both:
+            log.add(context_id, json.dumps(fields).encode())
+    project(database, log.records)
+    with psycopg.connect(database) as connection:
+        found = connection.execute(f"SELECT context_id FROM facts_calls AS call WHERE {condition} ORDER BY 1")
+        assert found.fetchall() == [("fork",), ("real",)]

@@ -55,7 +55,7 @@ class Usage(Value):
     """The tokens that an inference used; null if the provider does not report them."""
 
     input_tokens: TokenCount | None = None
-    """Tokens read."""
+    """Tokens read, including those that are read from or written to the cache."""
 
     output_tokens: TokenCount | None = None
     """Output tokens, including those of thoughts."""

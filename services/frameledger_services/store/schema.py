@@ -15,7 +15,7 @@ from psycopg import errors
 from frameledger.errors import ConfigurationError
 from frameledger_services.database_types import Connection
 
-REVISION = "0031"
+REVISION = "0032"
 """The revision that this release works with: the newest one in `migrations`."""
 
 # The second column came with 0006.
