@@ -1,26 +1,36 @@
 """`frameledger unpark` and `rebuild` are killed at every point, with a projector beside them and without, and at random
-times: run by `make chaos`. CHAOS_SEED=... sets the random times.
+times; `import` and `export` at every point: run by `make chaos`. CHAOS_SEED=... sets the random times.
 """
 
 import itertools
+import json
 import os
 import random
 
 import psycopg
 import pytest
-from tests.support.batches import value_of
+from tests.support.batches import dump, project, same, value_of
 from tests.support.commands import environment
+from tests.support.databases import made
 from tests.support.killable import Plan, finish, projector
 from tests.support.killable_command import KillableCommand, Moment, killed_at
 from tests.support.parked_talks import park, said, talks
 from tests.support.pipeline import own_pipeline  # noqa: F401  # a fixture
 from tests.support.polling import pause
+from tests.support.transferring import exported, imported, random_log
 
 SEED = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(1_000_000))
 RANDOM_KILLS = 30
 LASTING = Plan(member="it", session_ms=30_000)
 
 NEVER = Moment(1_000_000)
+
+IS_IMPORTING = """
+    SELECT EXISTS (
+        SELECT FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'frameledger import'
+    )
+"""
 
 TAMPER = """
     UPDATE messages SET text = 'x' WHERE position %% 2 = 0 AND context_id = ANY (%(ids)s);
@@ -150,3 +160,67 @@ def test_a_rebuild_of_many_that_is_killed_at_random_times_ends_equal(pipeline, s
         assert running.stop() == 0
     finish(pipeline, Plan(member="it"))
     pipeline.check()
+
+
+def test_wherever_an_import_is_killed_the_next_one_comes_to_the_same_end(
+    database, database_server, migrated_template, tmp_path, command
+):
+    log, _ = random_log((1, 2, 4))
+    project(database, log.records)
+    path = tmp_path / "all.jsonl"
+    path.write_bytes(exported(database))
+    with made(database_server, template=migrated_template) as (_, other):
+        imported(other, path.read_bytes())
+        expected = dump(other)
+    for number in itertools.count(1):
+        with made(database_server, template=migrated_template) as (_, other):
+            is_killed = killed_at(["import", str(path)], surroundings_of(other, tmp_path), Moment(number))
+            with psycopg.connect(other, autocommit=True) as connection:
+                while value_of(connection, IS_IMPORTING):
+                    pause()
+            rows = dump(other)
+            left = set(map(context_of, rows["contexts"]))
+            same(
+                rows,
+                {table: [row for row in all_ if context_of(row) in left] for table, all_ in expected.items()},
+            )
+            again = command(other, "import", path, "--json")
+            assert again.exit_code == 0, (number, again.output)
+            done = json.loads(again.stdout)
+            assert done["there_already"] == len(left), number
+            assert done["conversations"] == len(expected["contexts"]) - len(left), number
+            same(dump(other), expected)
+        if not is_killed:
+            break
+    print(f"\nan import was killed at {number - 1} points")
+
+
+@pytest.mark.parametrize("form", ["jsonl", "cloudevents", "openai", "parquet"])
+def test_wherever_an_export_is_killed_there_is_no_file_or_a_whole_one(database, tmp_path, command, form):
+    log, ids = random_log((1, 2, 4))
+    project(database, log.records)
+    words = ["export", ids[0], "--format", form, "-o"]
+    assert command(database, *words, tmp_path / "whole").exit_code == 0
+    expected = contents(tmp_path / "whole")
+    for number in itertools.count(1):
+        out = tmp_path / "out"
+        is_killed = killed_at([*words, str(out)], surroundings_of(database, tmp_path), Moment(number))
+        assert contents(out) in (expected, {}), number
+        if not is_killed:
+            assert contents(out) == expected
+            break
+    print(f"\nan export as {form} was killed at {number - 1} points")
+
+
+def surroundings_of(address, folder):
+    return {**os.environ, "FRAMELEDGER_DATABASE_URL": address, "FRAMELEDGER_DATA_DIR": str(folder)}
+
+
+def context_of(row):
+    return json.loads(row)["context_id"]
+
+
+def contents(path):
+    """Returns the bytes of the finished files at this path of an export, by name."""
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    return {one.name if path.is_dir() else "": one.read_bytes() for one in files if one.exists()}

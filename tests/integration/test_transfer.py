@@ -18,7 +18,7 @@ from frameledger.evolve import evolve
 from frameledger_services.audit.verify import verify
 from frameledger_services.cli import application
 from frameledger_services.projector import batch_fold, refold
-from frameledger_services.store import binary_copy, frame_pages
+from frameledger_services.store import frame_pages
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.transfer import import_folding, importing
 from frameledger_services.transfer.importing import ImportRefusedError
@@ -311,7 +311,6 @@ def refuse_an_import_into(other, content, point, meanwhile, why):
 
     async def run():
         async with await AsyncConnection.connect(other, autocommit=True) as connection:
-            binary_copy.prepare(connection)
             lines = content.splitlines(keepends=True)
             with pytest.raises(ImportRefusedError, match=why):
                 await importing.write(connection, lines, lambda _: None, project)
@@ -344,7 +343,6 @@ def test_a_large_batch_that_begins_the_conversation_waits_for_the_import_and_goe
             Projecting(other) as projecting,
             await AsyncConnection.connect(other, autocommit=True) as connection,
         ):
-            binary_copy.prepare(connection)
 
             async def begin(passed):
                 points.append(passed)
@@ -375,8 +373,6 @@ def test_two_imports_of_one_file_at_once_both_end_well(database, other):
             await AsyncConnection.connect(other, autocommit=True) as connection,
             await AsyncConnection.connect(other, autocommit=True) as another,
         ):
-            binary_copy.prepare(connection)
-            binary_copy.prepare(another)
 
             async def begin(passed):
                 if passed == "after page" and not seconds:

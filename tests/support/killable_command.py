@@ -29,6 +29,7 @@ for module in (
     __name__,
     "frameledger_services.cli.repair.parked",
     "frameledger_services.cli.repair.recover",
+    "frameledger_services.cli.transfer.import_files",
 ):
     preload(module)
 

@@ -13,7 +13,6 @@ from tests.support.processes import Process, preload
 from frameledger.frames import LLMContextEraseFrame, encode_frame
 from frameledger_services import failpoints
 from frameledger_services.settings import Settings
-from frameledger_services.store import binary_copy
 from frameledger_services.store.connections import connect
 from frameledger_services.transfer import exporting, importing
 
@@ -54,7 +53,6 @@ def exported(address, *context_ids):
 
 async def import_file(address, content, failpoint=failpoints.none):
     async with await AsyncConnection.connect(address, autocommit=True) as connection:
-        binary_copy.prepare(connection)
         lines = content.splitlines(keepends=True)
         await importing.check_free(connection, importing.check(lines, lambda _: None))
         return await importing.write(connection, lines, lambda _: None, failpoint)

@@ -66,8 +66,9 @@ async def insert(connection: Connection, rows: Insert) -> None:
 
 
 async def insert_values(connection: Connection, rows: Insert) -> None:
-    """Insert rows by one statement that has all of them as one parameter. Slower than COPY, but PostgreSQL finishes it
-    even if this process stops in the middle, so no lock remains."""
+    """Insert rows by one statement that has all of them as one parameter. Slower than COPY, but no lock remains if this
+    process stops in the middle: PostgreSQL finishes it or, if not all of it was sent, ends the session by its limit for
+    idle transactions."""
     if rows.rows:
         kinds = row_parameters.columns_of(rows.table, rows.columns)
         names = ", ".join(f'"{column}"' for column in kinds)
@@ -75,6 +76,9 @@ async def insert_values(connection: Connection, rows: Insert) -> None:
         await connection.execute(
             f'INSERT INTO "{rows.table.name}" ({names}) SELECT {values} FROM {row_parameters.from_item(kinds)}',
             row_parameters.parameters(kinds, rows.rows),
+            # Otherwise the statement and the rows are sent as one request. If this process stops within a large one,
+            # the statement has arrived, and the limit does not count while PostgreSQL waits for the rest.
+            prepare=True,
         )
 
 

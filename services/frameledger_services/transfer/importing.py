@@ -7,6 +7,10 @@ continued since, and imports the rest. If a projector begins a conversation with
 transaction fails, the import is refused, and that conversation is kept. A conversation that a concurrent import of the
 same file has written is skipped, too.
 
+A projector that begins the conversation waits for the end of the transaction, with its whole partition. So nothing is
+written by COPY: within one, PostgreSQL waits without limit for a process that has stalled. Otherwise the session's
+`idle_in_transaction_session_timeout` ends it, also if it is the file that stalls.
+
 A conversation is omitted if it was exported as parked, and this release cannot fold the parked frame either: one bad
 frame does not make a file useless.
 
@@ -196,7 +200,7 @@ async def _write(
         # A batch writes the heads first, and so does the first page: with a projector that begins the conversation at
         # the same time, one waits for the other, and never both.
         is_current = not head.stored
-        await write_rows(connection, rows, [head] if is_current else [])
+        await write_rows(connection, rows, [head] if is_current else [], by_copy=False)
         head.stored = True
         await failpoint("after page")
         report(len(page))
@@ -207,7 +211,7 @@ async def _write(
     if not is_current:
         # The state is stored, however few frames there are since the last stored one.
         folding.head.saved_version = None
-        await write_rows(connection, rows, [folding.head])
+        await write_rows(connection, rows, [folding.head], by_copy=False)
 
 
 async def _check_batch(connection: Connection, batch: Sequence[Checked], to_do: Imported) -> None:

@@ -86,5 +86,11 @@ def change(*, lock_timeout: str = "") -> Iterator[None]:
                 f"A projector held the conversation's partition for more than {lock_timeout}.",
                 "Try again. `frameledger doctor` shows whether the projectors advance.",
             )
+        if isinstance(error, errors.IdleInTransactionSessionTimeout):
+            output.fail(
+                "The database rolled a transaction back and ended the session, because this process, or a file that it "
+                "reads, had stalled for too long.",
+                "Run the command again: it continues with what is missing.",
+            )
         what = "The database did not answer" if has_no_answer(error) else "The database rejected the change"
         raise failure(what, error) from error

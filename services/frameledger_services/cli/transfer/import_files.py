@@ -19,10 +19,16 @@ from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.cli.transfer.damaged import named_if_damaged
 from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
-from frameledger_services.store import binary_copy, schema
+from frameledger_services.store import schema
 from frameledger_services.transfer import importing
 from frameledger_services.transfer.importing import Checked, Imported
 from frameledger_services.transfer.lines import lines_of
+
+SESSION = {
+    **database.UNLIMITED,
+    # If this process stalls while it writes a conversation, or its file does, projectors continue after this time.
+    "idle_in_transaction_session_timeout": "10s",
+}
 
 commands = typer.Typer()
 
@@ -108,10 +114,9 @@ async def _import(settings: Settings, file: BinaryIO, noted: list[Checked]) -> I
     """Check and import the file. Appends to `noted` the conversations that this release folds differently, or not."""
     with backend.change():
         async with await database.connect(
-            settings, "frameledger import", database.UNLIMITED, role="frameledger_projector"
+            settings, "frameledger import", SESSION, role="frameledger_projector"
         ) as connection:
             await schema.check(connection)
-            binary_copy.prepare(connection)
             to_do = await _check(connection, file, noted)
             file.seek(0)
             with progress.shown("importing", to_do.frames) as advance:
