@@ -173,10 +173,10 @@ def test_an_export_that_cannot_be_written_says_where_and_why(run, tmp_path):
 @pytest.mark.parametrize("full", ["frames", "calls"])
 def test_a_full_disk_leaves_no_part_of_parquet_files(tmp_path, monkeypatch, full):
     pytest.importorskip("pyarrow.parquet")
-    from frameledger_services.transfer import parquet
+    from frameledger_services import unfinished_file
     from frameledger_services.transfer.parquet import Parquet
 
-    monkeypatch.setattr(parquet, "token_hex", lambda _: "0")
+    monkeypatch.setattr(unfinished_file, "token_hex", lambda _: "0")
     (tmp_path / f"{full}.parquet.0.part").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left"), Parquet(None, tmp_path):
         pass
@@ -218,6 +218,21 @@ def test_parquet_files_of_two_exports_never_stand_side_by_side(tmp_path, monkeyp
         pass
     assert steps == ["sync"] * 4 + ["rename"] * (renamed + 1)
     assert {one.name for one in tmp_path.iterdir()} == {f"{name}.parquet" for name in [*FILES][:renamed]}
+
+
+@pytest.mark.regression("fault 342")
+def test_what_a_killed_export_left_of_parquet_files_is_deleted_by_the_next(tmp_path):
+    pytest.importorskip("pyarrow.parquet")
+    from frameledger_services.transfer.parquet import FILES, Parquet
+
+    left = [tmp_path / f"{name}.parquet.0123abcd.part" for name in FILES]
+    for one in left:
+        one.touch()
+    with Parquet(None, tmp_path):
+        assert not any(one.exists() for one in left)
+        with Parquet(None, tmp_path):
+            pass
+    assert {one.name for one in tmp_path.iterdir()} == {f"{name}.parquet" for name in FILES}
 
 
 def test_events_of_a_conversation_are_its_frames(run, database):

@@ -144,6 +144,12 @@ def test_every_changed_byte_is_found_in_its_line():
         (lambda found: [], 1, "no conversation"),
         (lambda found: [b"x" * (lines.MAX_LINE + 2)], 1, "longer than any line"),
         (lambda found: [b"{}\n"], 1, "was changed"),
+        pytest.param(
+            lambda found: [found[0], *(line.replace(b"\n", b"\r\n") for line in found[1:])],
+            2,
+            r"its end was changed to that of a line on Windows \(CR LF\)",
+            marks=pytest.mark.regression("fault 341"),
+        ),
     ],
 )
 def test_a_file_that_is_not_whole_is_refused_with_the_line(changed, line, problem):
@@ -164,6 +170,18 @@ def resealed(number, **changed):
     return found
 
 
+FROM_ELSEWHERE = [
+    pytest.param(*case, marks=pytest.mark.regression("fault 340"))
+    for case in (
+        (2, {"trace_id": "a\0b"}, 2, "not a line of an export"),
+        (2, {"source": "a\0b"}, 2, "not a line of an export"),
+        (2, {"logged_at": "0001-01-01T00:00:00+14:00"}, 2, "not a line of an export"),
+        (3, {"logged_at": "9999-12-31T23:59:59-14:00"}, 3, "not a line of an export"),
+    )
+]
+"""What PostgreSQL refuses, or stores so that Python cannot read it."""
+
+
 @pytest.mark.parametrize(
     ("number", "changed", "line", "problem"),
     [
@@ -180,6 +198,7 @@ def resealed(number, **changed):
         (3, {"logged_at": "2026-01-01T00:00:00+00:00"}, 3, "logged before the previous version"),
         (3, {"logged_at": "2026-06-01T00:00:00"}, 3, "not a line of an export"),
         (3, {"payload": 7}, 3, "not a line of an export"),
+        *FROM_ELSEWHERE,
     ],
 )
 def test_a_line_that_was_sealed_anew_has_to_fit_as_well(number, changed, line, problem):

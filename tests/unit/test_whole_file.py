@@ -1,11 +1,15 @@
 """A file that a command writes is complete under its name, or the previous one stays."""
 
+import errno
+import fcntl
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
 import typer
+from tests.support.processes import Process
 
 from frameledger_services.cli.rerun import report
 from frameledger_services.cli.terminal.whole_file import whole_file
@@ -148,6 +152,58 @@ def test_a_file_that_two_commands_write_at_once_is_whole_after_each(tmp_path):
         assert path.read_bytes() == b"shorter"
     assert path.read_bytes() == b"longer, and still being written"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.regression("fault 342")
+def test_what_a_killed_command_left_of_a_file_is_deleted_by_the_next_that_writes_it(tmp_path):
+    path = tmp_path / "heads.jsonl"
+    with Process(_begin_and_die, path) as process:
+        assert process.ended() == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    others = [tmp_path / name for name in ("all.jsonl.0123abcd.partial", "heads.jsonl.mine.partial")]
+    for other in others:
+        other.touch()
+    with whole_file(path):
+        assert not left.exists()
+    assert sorted(tmp_path.iterdir()) == sorted([path, *others])
+
+
+def _begin_and_die(path, _):
+    with whole_file(path):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.regression("fault 342")
+def test_a_file_that_is_deleted_before_it_is_locked_is_created_again(tmp_path, monkeypatch):
+    """Another command has taken it for what a killed one left."""
+    lock, deleted = fcntl.flock, list[Path]()
+
+    def late(file, operation):
+        if not deleted:
+            deleted.extend(tmp_path.iterdir())
+            deleted[0].unlink()
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with whole_file(tmp_path / "heads.jsonl") as file:
+        file.write(b"heads")
+    assert deleted
+    assert (tmp_path / "heads.jsonl").read_bytes() == b"heads"
+
+
+@pytest.mark.regression("fault 342")
+def test_a_file_system_without_locks_is_written_and_nothing_is_deleted(tmp_path, monkeypatch):
+    left = tmp_path / "heads.jsonl.0123abcd.partial"
+    left.touch()
+
+    def refused(file, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with whole_file(tmp_path / "heads.jsonl") as file:
+        file.write(b"heads")
+    assert left.exists()
+    assert (tmp_path / "heads.jsonl").read_bytes() == b"heads"
 
 
 def test_without_a_path_it_is_standard_output(capsysbinary):

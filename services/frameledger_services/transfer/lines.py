@@ -220,6 +220,8 @@ def _unsealed(number: int, line: bytes, seal: bytes) -> tuple[dict[str, Any], by
     body, tail = content[:-_SEAL_BYTES], content[-_SEAL_BYTES:]
     now = sha256(seal + body).digest()
     if tail != _SEAL + now.hex().encode() + b'"}':
+        if content.endswith(b"\r"):
+            raise BadFileError(number, "its end was changed to that of a line on Windows (CR LF)")
         raise BadFileError(number, "it was changed, or does not follow the line before it")
     try:
         values = orjson.loads(body + b"}")
@@ -266,6 +268,9 @@ def _frame(number: int, values: dict[str, Any]) -> FrameLine:
 def _text(item: object) -> str:
     if not isinstance(item, str):
         raise TypeError(f"{item!r} is not text")
+    if "\0" in item:
+        # PostgreSQL would refuse it, after the check of the file.
+        raise ValueError(f"{item!r} has a NUL character")
     return item
 
 
@@ -286,7 +291,11 @@ def _moment(item: object) -> datetime:
     moment = datetime.fromisoformat(_text(item))
     if moment.tzinfo is None:
         raise ValueError("logged_at")
-    return moment
+    try:
+        # Outside the years 1 to 9999 of UTC it could be stored, but no Python program could read it.
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{moment.isoformat()} is not a time") from error
 
 
 def _time(moment: datetime) -> str:

@@ -11,12 +11,12 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from secrets import token_hex
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from sqlalchemy import Table
 
+from frameledger_services import unfinished_file
 from frameledger_services.database_types import Connection
 from frameledger_services.extras import needed
 from frameledger_services.store import stored_rows, tables, transfer
@@ -109,14 +109,15 @@ class _File:
     def __init__(self, folder: Path, name: str, table: Table) -> None:
         self.table = table
         self.path = folder / f"{name}.parquet"
-        # Unique, because another export may write into this folder at the same time.
-        self._unfinished = folder / f"{name}.parquet.{token_hex(4)}.part"
+        self._unfinished: Path | None = None
+        self._locked: BinaryIO | None = None
         self._schema = _schema(table)
         self._writer: Any = None
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
 
     def open(self) -> None:
+        self._unfinished, self._locked = unfinished_file.create(self.path, "part")
         self._writer = parquet.ParquetWriter(self._unfinished, self._schema, compression="zstd")
 
     def add(self, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -129,10 +130,11 @@ class _File:
         if self._rows:
             self._write()
         self._writer.close()
-        with self._unfinished.open("r+b") as file:
-            os.fsync(file.fileno())
+        assert self._locked is not None, "it was opened"
+        os.fsync(self._locked.fileno())
 
     def finish(self) -> None:
+        assert self._unfinished is not None, "it was opened"
         self._unfinished.replace(self.path)
 
     def discard(self) -> None:
@@ -142,7 +144,10 @@ class _File:
                 # Closing writes the end of the file first, for which the disk may have no space.
                 self._writer.close()
             self._writer.is_open = False
-        self._unfinished.unlink(missing_ok=True)
+        if self._unfinished is not None:
+            self._unfinished.unlink(missing_ok=True)
+        if self._locked is not None:
+            self._locked.close()
 
     def _write(self) -> None:
         columns = zip(*self._rows, strict=True)

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
 from typing import BinaryIO
 
+from frameledger_services import unfinished_file
 from frameledger_services.cli.terminal import output
 
 
@@ -18,8 +18,9 @@ def whole_file(path: Path | None) -> Iterator[BinaryIO]:
     """Yields a file to write, or standard output if there is no path. At the end of the block the file is flushed to
     disk and renamed, replacing a file of that name. An error removes it. A pipe or a device is written as it is.
 
-    A killed process leaves only a file whose name ends with `.partial`. Of several commands that write the same path,
-    the last to end replaces it. Ends the command with exit code 1 if the file cannot be written.
+    A killed process leaves only a file whose name ends with `.partial`, which the next one that writes the same path
+    deletes. Of several commands that write the same path, the last to end replaces it. Ends the command with exit code
+    1 if the file cannot be written.
     """
     if path is None:
         yield sys.stdout.buffer
@@ -70,10 +71,9 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             yield device
         return
     target = behind_links(path)
-    # Not the name that another command uses, which writes the same path at the same time.
-    partial = target.with_name(f"{target.name}.{token_hex(4)}.partial")
+    partial, opened = unfinished_file.create(target, "partial")
     try:
-        with partial.open("wb") as file:
+        with opened as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
