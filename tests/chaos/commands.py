@@ -162,8 +162,9 @@ def test_a_rebuild_of_many_that_is_killed_at_random_times_ends_equal(pipeline, s
     pipeline.check()
 
 
+@pytest.mark.parametrize("staged_above", [0, 1_000], ids=["staged", "not staged"])
 def test_wherever_an_import_is_killed_the_next_one_comes_to_the_same_end(
-    database, database_server, migrated_template, tmp_path, command
+    database, database_server, migrated_template, tmp_path, command, staged_above
 ):
     log, _ = random_log((1, 2, 4))
     project(database, log.records)
@@ -174,7 +175,8 @@ def test_wherever_an_import_is_killed_the_next_one_comes_to_the_same_end(
         expected = dump(other)
     for number in itertools.count(1):
         with made(database_server, template=migrated_template) as (_, other):
-            is_killed = killed_at(["import", str(path)], surroundings_of(other, tmp_path), Moment(number))
+            moment = Moment(number, staged_above=staged_above)
+            is_killed = killed_at(["import", str(path)], surroundings_of(other, tmp_path), moment)
             with psycopg.connect(other, autocommit=True) as connection:
                 while value_of(connection, IS_IMPORTING):
                     pause()

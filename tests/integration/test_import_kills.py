@@ -21,6 +21,9 @@ from frameledger_services.transfer.lines import lines_of
 SESSIONS = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'frameledger import'"
 NO_IMPORT = f"SELECT NOT EXISTS ({SESSIONS})"
 
+IDLE_MS = 2_000
+"""Longer than it takes to fold what it writes with one statement."""
+
 LASTING = Plan(member="it", session_ms=30_000)
 
 
@@ -50,11 +53,11 @@ def path(make_database, migrated_template, tmp_path):
     return file
 
 
-def freeze(pipeline, surroundings, path, after):
+def freeze(pipeline, surroundings, path, after, staged_above=1_000):
     """Freeze an import in a conversation that begins on the topic at this moment, until a projector has stored it.
     Returns what the import then says."""
     first = json.loads(path.read_bytes().split(b"\n")[0])["context_id"]
-    moment = Moment(2, after=after, signal=signal.SIGSTOP, idle_ms=300)
+    moment = Moment(2, after=after, signal=signal.SIGSTOP, idle_ms=IDLE_MS, staged_above=staged_above)
     with projector(pipeline.settings, LASTING) as running:
         with KillableCommand(["import", str(path)], surroundings, moment) as frozen:
             frozen.frozen()
@@ -68,10 +71,12 @@ def freeze(pipeline, surroundings, path, after):
 
 @pytest.mark.regression("fault 338")
 @pytest.mark.parametrize(
-    "after", ['"frames"', '"messages"'], ids=["within the first frames", "within the first messages"]
+    ("after", "staged_above"),
+    [('"frames"', 1_000), ('"messages"', 1_000), ('INSERT INTO "frames"', 0)],
+    ids=["within the first frames", "within the first messages", "within the frames that were staged"],
 )
-def test_a_frozen_one_stops_no_projector(pipeline, surroundings, path, after):
-    freeze(pipeline, surroundings, path, after)
+def test_a_frozen_one_stops_no_projector(pipeline, surroundings, path, after, staged_above):
+    freeze(pipeline, surroundings, path, after, staged_above)
 
 
 @pytest.mark.regression("fault 339")

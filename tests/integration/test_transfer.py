@@ -7,6 +7,7 @@ import signal
 import psycopg
 import pytest
 from psycopg import AsyncConnection, IsolationLevel
+from tests.bounds import ON_SERVERS
 from tests.support.batches import Log, Projecting, histories_interleaved, project, rows_of, value_of
 from tests.support.databases import made, until_somebody_waits
 from tests.support.tiers import long
@@ -18,7 +19,7 @@ from frameledger.evolve import evolve
 from frameledger_services.audit.verify import verify
 from frameledger_services.cli import application
 from frameledger_services.projector import batch_fold, refold
-from frameledger_services.store import frame_pages
+from frameledger_services.store import frame_pages, staged_rows
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.transfer import import_folding, importing
 from frameledger_services.transfer.importing import ImportRefusedError
@@ -77,10 +78,19 @@ def another_database(make_database, migrated_template):
     return make_database(template=migrated_template)
 
 
-@pytest.mark.parametrize(("page", "seeds"), [(1, 3), long(7, 8), long(500, 8)])
+@pytest.fixture(params=[1_000, 0], ids=["not staged", "staged"])
+def staged(request, monkeypatch):
+    """Runs a test twice: with conversations that are written page by page, and with staged ones."""
+    monkeypatch.setattr(importing, "STAGED_ABOVE", request.param)
+
+
+@pytest.mark.parametrize(
+    ("page", "seeds", "staged_above"), [(1, 3, 1_000), (7, 3, 0), long(7, 8, 1_000), long(500, 8, 20)]
+)
 def test_what_is_imported_is_the_same_conversation_at_every_version(
-    database, other, monkeypatch, page, seeds
+    database, other, monkeypatch, page, seeds, staged_above
 ):
+    monkeypatch.setattr(importing, "STAGED_ABOVE", staged_above)
     monkeypatch.setattr(frame_pages, "PAGE_FRAMES", page)
     monkeypatch.setattr(importing, "PAGE_FRAMES", page)
     log, _ = random_log(range(seeds))
@@ -107,6 +117,7 @@ def test_what_is_imported_is_the_same_conversation_at_every_version(
         assert after[context_id][0] == version + (context_id in longer)
 
 
+@pytest.mark.usefixtures("staged")
 def test_rows_are_those_of_the_projector_and_a_second_export_is_the_same_file(database, other):
     log = Log()
     for one in histories_interleaved():
@@ -192,6 +203,7 @@ def small(database):
     return exported(database)
 
 
+@pytest.mark.usefixtures("staged")
 @pytest.mark.parametrize("page", [1, 500])
 def test_a_frame_without_an_id_gets_one_that_no_place_of_this_log_has(database, other, monkeypatch, page):
     monkeypatch.setattr(importing, "PAGE_FRAMES", page)
@@ -310,7 +322,10 @@ def refuse_an_import_into(other, content, point, meanwhile, why):
                 await projecting.store(log.records)
 
     async def run():
-        async with await AsyncConnection.connect(other, autocommit=True) as connection:
+        async with (
+            asyncio.timeout(ON_SERVERS),
+            await AsyncConnection.connect(other, autocommit=True) as connection,
+        ):
             lines = content.splitlines(keepends=True)
             with pytest.raises(ImportRefusedError, match=why):
                 await importing.write(connection, lines, lambda _: None, project)
@@ -325,6 +340,31 @@ def test_a_projector_that_begins_the_conversation_meanwhile_is_right(database, o
     with psycopg.connect(other) as connection:
         assert value_of(connection, "SELECT text FROM messages WHERE context_id = 'b'") == "mine"
     assert heads(other)["a"] == heads(database)["a"]
+
+
+@pytest.mark.regression("fault 343")
+def test_a_projector_that_begins_a_long_conversation_while_it_is_folded_does_not_wait(
+    database, other, monkeypatch
+):
+    monkeypatch.setattr(importing, "STAGED_ABOVE", 0, raising=False)
+    begins = "a", b'{"type":"TranscriptionFrame","text":"mine"}'
+    refuse_an_import_into(
+        other, small(database), "after page", begins, "The conversation 'a' exists here already"
+    )
+    assert heads(other)["a"][0] == 1
+
+
+@pytest.mark.regression("fault 343")
+def test_a_user_who_may_not_create_temporary_tables_imports_long_conversations_too(
+    database, other, monkeypatch
+):
+    async def refused(connection):
+        return False
+
+    monkeypatch.setattr(importing, "STAGED_ABOVE", 0)
+    monkeypatch.setattr(staged_rows, "may_stage", refused)
+    imported(other, small(database))
+    assert heads(other) == heads(database)
 
 
 @pytest.mark.regression("fault 106")
@@ -362,7 +402,11 @@ def test_a_large_batch_that_begins_the_conversation_waits_for_the_import_and_goe
 
 
 @pytest.mark.regression("fault 261")
-def test_two_imports_of_one_file_at_once_both_end_well(database, other):
+@pytest.mark.parametrize(
+    ("point", "staged_above"), [("after page", 1_000), ("before commit", 0)], ids=["not staged", "staged"]
+)
+def test_two_imports_of_one_file_at_once_both_end_well(database, other, monkeypatch, point, staged_above):
+    monkeypatch.setattr(importing, "STAGED_ABOVE", staged_above)
     log, _ = random_log(range(4))
     project(database, log.records)
     lines = exported(database).splitlines(keepends=True)
@@ -375,7 +419,7 @@ def test_two_imports_of_one_file_at_once_both_end_well(database, other):
         ):
 
             async def begin(passed):
-                if passed == "after page" and not seconds:
+                if passed == point and not seconds:
                     writing = importing.write(another, lines, lambda _: None)
                     seconds.append(asyncio.create_task(writing))
                     await until_somebody_waits(other)

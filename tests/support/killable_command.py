@@ -24,6 +24,7 @@ from frameledger_services.audit.rebuild import RebuildOptions
 from frameledger_services.cli.audit import rebuild
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.store import schema
+from frameledger_services.transfer import importing
 
 for module in (
     __name__,
@@ -49,7 +50,7 @@ class Moment:
     """The timeout of an idle transaction, in sessions that limit it."""
 
     staged_above: int | None = None
-    """A rebuild folds a conversation with more frames before it locks it."""
+    """A rebuild folds, and an import stages, a conversation with more frames before it locks it."""
 
 
 class KillableCommand(Process):
@@ -169,3 +170,4 @@ def _wrap_producer(points: _Points) -> None:
 
 def _stage_above(frames: int) -> None:
     vars(rebuild)["RebuildOptions"] = partial(RebuildOptions, staged_above=frames)
+    vars(importing)["STAGED_ABOVE"] = frames

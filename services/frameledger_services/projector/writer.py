@@ -55,7 +55,7 @@ async def write(connection: Connection, rows: Rows, changed: Iterable[Head], *, 
 
 
 async def stage(connection: Connection, rows: Rows) -> None:
-    """Write rows that were folded again into the temporary tables of the caller's transaction (`staged_rows`)."""
+    """Write rows without their heads into the temporary tables of the caller's transaction (`staged_rows`)."""
     run_ids = await statements.end_messages(connection, rows.ended, STAGED[tables.messages])
     messages = rows.messages()
     _inherit(messages, run_ids)

@@ -1,5 +1,6 @@
 """Staged rows of one conversation: written to temporary tables while the existing rows stay unchanged, and moved into
-their place afterwards.
+their place afterwards, without being locked before. A rebuild stages what it folds (`replace_rows`), an import its
+frames too (`insert_rows`).
 
 The temporary tables belong to the caller's transaction: they end with it, whatever happens to the process. Each
 function runs in that transaction, and none commits.
@@ -17,7 +18,9 @@ FOLDED = (tables.messages, tables.eras, tables.context_settings, tables.runs, ta
 
 _METADATA = MetaData()
 
-STAGED = {table: table.to_metadata(_METADATA, name=f"staged_{table.name}") for table in FOLDED}
+STAGED = {
+    table: table.to_metadata(_METADATA, name=f"staged_{table.name}") for table in (tables.frames, *FOLDED)
+}
 """The temporary table of each table."""
 
 
@@ -28,19 +31,37 @@ async def may_stage(connection: Connection) -> bool:
     return row is not None and bool(row[0])
 
 
-async def create(connection: Connection) -> None:
+async def create(connection: Connection, *, with_frames: bool = False) -> None:
     """Create the temporary tables, empty."""
-    for table, staged in STAGED.items():
-        await connection.execute(
-            f'CREATE TEMPORARY TABLE "{staged.name}" '
-            f'(LIKE "{table.name}" INCLUDING DEFAULTS, PRIMARY KEY ({_listed(_key(table))})) ON COMMIT DROP'
+    for table in FOLDED:
+        await _create(connection, table)
+    if with_frames:
+        await _create(
+            connection, tables.frames, ', CONSTRAINT "frames_frame_id_key" UNIQUE (context_id, frame_id)'
         )
+
+
+async def _create(connection: Connection, table: Table, constraint: str = "") -> None:
+    await connection.execute(
+        f'CREATE TEMPORARY TABLE "{STAGED[table].name}" (LIKE "{table.name}" INCLUDING DEFAULTS, '
+        f"PRIMARY KEY ({_listed(_key(table))}){constraint}) ON COMMIT DROP"
+    )
 
 
 async def analyze(connection: Connection) -> None:
     """Give the planner statistics of the staged rows: `replace_rows` is fast with them."""
-    for staged in STAGED.values():
-        await connection.execute(f'ANALYZE "{staged.name}"')
+    for table in FOLDED:
+        await connection.execute(f'ANALYZE "{STAGED[table].name}"')
+
+
+async def insert_rows(connection: Connection) -> None:
+    """Insert the staged frames and rows of a conversation that has none. Raises `UniqueViolation` if it has."""
+    for table, staged in STAGED.items():
+        columns = _listed([str(column.name) for column in table.columns])
+        await connection.execute(
+            f'INSERT INTO "{table.name}" ({columns}) SELECT {columns} FROM "{staged.name}" '
+            f"ORDER BY {_listed(_key(table))}"
+        )
 
 
 async def replace_rows(connection: Connection, context_id: str) -> None:
@@ -49,7 +70,8 @@ async def replace_rows(connection: Connection, context_id: str) -> None:
 
     Called again, it changes nothing.
     """
-    for table, staged in STAGED.items():
+    for table in FOLDED:
+        staged = STAGED[table]
         of_key = " AND ".join(f'staged."{column}" = had."{column}"' for column in _key(table))
         await connection.execute(
             f"""

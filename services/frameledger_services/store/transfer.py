@@ -16,7 +16,7 @@ from psycopg.rows import class_row
 from sqlalchemy import Table
 
 from frameledger_services.database_types import Connection
-from frameledger_services.store import rows_by_version, stored_rows
+from frameledger_services.store import rows_by_version, stored_rows, tables
 from frameledger_services.store.binary_copy import type_name
 from frameledger_services.store.frame_pages import FramePages
 
@@ -156,10 +156,12 @@ async def presence(connection: Connection, versions: Sequence[tuple[str, int]]) 
         return await cursor.fetchall()
 
 
-async def stored_ids(connection: Connection, context_id: str, frame_ids: Collection[UUID]) -> set[UUID]:
-    """Returns those of these ids that frames of the conversation have."""
+async def stored_ids(
+    connection: Connection, context_id: str, frame_ids: Collection[UUID], table: Table = tables.frames
+) -> set[UUID]:
+    """Returns those of these ids that frames of the conversation have, in `frames` or where they are staged."""
     cursor = await connection.execute(
-        "SELECT frame_id FROM frames WHERE context_id = %s AND frame_id = ANY (%s)",
+        f'SELECT frame_id FROM "{table.name}" WHERE context_id = %s AND frame_id = ANY (%s)',
         (context_id, list(frame_ids)),
     )
     return {frame_id for (frame_id,) in await cursor.fetchall()}

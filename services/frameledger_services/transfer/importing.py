@@ -7,8 +7,9 @@ continued since, and imports the rest. If a projector begins a conversation with
 transaction fails, the import is refused, and that conversation is kept. A conversation that a concurrent import of the
 same file has written is skipped, too.
 
-A projector that begins the conversation waits for the end of the transaction, with its whole partition. So nothing is
-written by COPY: within one, PostgreSQL waits without limit for a process that has stalled. Otherwise the session's
+A projector that begins the conversation waits for the end of the transaction, with its whole partition. So a long
+conversation is staged first, as by a rebuild, and then inserted at once (`store.staged_rows`). And nothing is written
+by COPY: within one, PostgreSQL waits without limit for a process that has stalled. Otherwise the session's
 `idle_in_transaction_session_timeout` ends it, also if it is the file that stalls.
 
 A conversation is omitted if it was exported as parked, and this release cannot fold the parked frame either: one bad
@@ -34,10 +35,14 @@ from frameledger.values import value
 from frameledger_services import failpoints
 from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
+from frameledger_services.projector.head import Head
+from frameledger_services.projector.rebuild_fold import STAGED_ABOVE
 from frameledger_services.projector.rows import Rows
+from frameledger_services.projector.writer import stage as stage_rows
 from frameledger_services.projector.writer import write as write_rows
-from frameledger_services.store import transfer
+from frameledger_services.store import staged_rows, tables, transfer
 from frameledger_services.store.frame_pages import PAGE_BYTES, PAGE_FRAMES
+from frameledger_services.store.staged_rows import STAGED
 from frameledger_services.store.transfer import StoredPresence
 from frameledger_services.transfer import lines
 from frameledger_services.transfer.import_folding import ImportFolding, moved_id
@@ -192,26 +197,40 @@ async def _write(
     failpoint: Failpoint,
 ) -> None:
     folding = ImportFolding(header)
+    head = folding.head
+    is_staged = header.version > STAGED_ABOVE and await staged_rows.may_stage(connection)
+    if is_staged:
+        await staged_rows.create(connection, with_frames=True)
+    frames = STAGED[tables.frames] if is_staged else tables.frames
     is_current = False
     for page in pages:
         causes = {moved_id(one.causation_id) for one in page if one.causation_id is not None}
-        moved = await transfer.stored_ids(connection, header.context_id, causes) if causes else set()
-        rows, head = folding.rows(page, moved), folding.head
-        # A batch writes the heads first, and so does the first page: with a projector that begins the conversation at
-        # the same time, one waits for the other, and never both.
-        is_current = not head.stored
-        await write_rows(connection, rows, [head] if is_current else [], by_copy=False)
-        head.stored = True
+        moved = await transfer.stored_ids(connection, header.context_id, causes, frames) if causes else set()
+        is_current = not is_staged and not head.stored
+        await _write_page(connection, folding.rows(page, moved), head, is_staged=is_staged)
         await failpoint("after page")
         report(len(page))
-    rows = Rows()
     if (closing := folding.closing()) is not None:
-        rows, is_current = folding.rows([closing], set()), False
+        await _write_page(connection, folding.rows([closing], set()), head, is_staged=is_staged)
+        is_current = False
         imported.ended += 1
     if not is_current:
         # The state is stored, however few frames there are since the last stored one.
-        folding.head.saved_version = None
-        await write_rows(connection, rows, [folding.head], by_copy=False)
+        head.saved_version = None
+        await write_rows(connection, Rows(), [head], by_copy=False)
+    if is_staged:
+        await failpoint("before insert")
+        await staged_rows.insert_rows(connection)
+
+
+async def _write_page(connection: Connection, rows: Rows, head: Head, *, is_staged: bool) -> None:
+    if is_staged:
+        await stage_rows(connection, rows)
+        return
+    # A batch writes the heads first, and so does the first page: with a projector that begins the conversation at the
+    # same time, one waits for the other, and never both.
+    await write_rows(connection, rows, [] if head.stored else [head], by_copy=False)
+    head.stored = True
 
 
 async def _check_batch(connection: Connection, batch: Sequence[Checked], to_do: Imported) -> None:
