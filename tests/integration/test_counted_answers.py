@@ -127,6 +127,18 @@ def test_an_answer_that_an_input_stops_was_interrupted(database, frames):
     assert [(run[2], run[8]) for run in runs] == [("interrupted", "Past noon."), ("noted", None)]
 
 
+@pytest.mark.parametrize("begins", [RECORDING, None], ids=["counted", "requested"])
+@pytest.mark.regression("journey 164")
+def test_a_call_that_fails_meanwhile_is_no_error_of_the_run_that_is_open(database, begins):
+    """Function services publish the details of a failed call in an error that names the call and no run."""
+    failed = {"type": "ErrorFrame", "message": "The call failed.", "code": "function_failed"}
+    refused = {"type": "ErrorFrame", "message": "Slow down.", "code": "mine"}
+    before = (begins, *ASKS, STARTS) if begins else ASKS
+    projected(database, *before, refused, {**failed, "tool_call_id": "call-1"})
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT error, error_code FROM runs").fetchone() == ("Slow down.", "mine")
+
+
 @pytest.mark.regression("fault 250")
 def test_what_was_said_before_another_answer_began_is_of_the_first_alone(database):
     """The start of the second writes it."""

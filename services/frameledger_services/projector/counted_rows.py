@@ -71,6 +71,12 @@ def write_counted(
             )
 
 
+def is_of_a_run(frame: ErrorFrame) -> bool:
+    """Returns whether an error is one of a run. One that names a call and no run, and ends nothing, is of that call: a
+    function may fail while any run is open."""
+    return frame.run_id is not None or frame.tool_call_id is None or frame.fatal
+
+
 def used(usage: Usage, *, partial: bool) -> Row:
     """Returns the columns of an answer's usage. `partial` means that more may follow, or that the rest is unknown."""
     counts = {name: getattr(usage, name) for name in TOKENS}
@@ -91,7 +97,7 @@ def _progress_columns(frame: AnyFrame, before: State, now: Response | None, logg
         changed["first_text_at"] = logged_at
     if isinstance(frame, LLMTextFrame) and frame.usage is not None:
         changed |= used(frame.usage, partial=True)
-    if isinstance(frame, ErrorFrame):
+    if isinstance(frame, ErrorFrame) and is_of_a_run(frame):
         changed |= {"error": clean(frame.message), "error_code": clean_or_none(frame.code)}
     return changed
 

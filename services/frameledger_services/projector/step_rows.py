@@ -43,7 +43,7 @@ from frameledger.frames import (
     UserStoppedSpeakingFrame,
 )
 from frameledger_services.projector.call_rows import write_call
-from frameledger_services.projector.counted_rows import used, write_counted
+from frameledger_services.projector.counted_rows import is_of_a_run, used, write_counted
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.message_text import readable
 from frameledger_services.projector.row_values import clean, clean_or_none
@@ -152,7 +152,7 @@ class _Writing:
             if type(frame) is LLMTextFrame or (isinstance(frame, TextFrame) and frame.said_by == "model"):
                 if run.run_id == _answered_run(after):
                     self._notice_text(frame, run)
-            elif type(frame) is ErrorFrame and frame.run_id in (None, run.run_id):
+            elif type(frame) is ErrorFrame and frame.run_id in (None, run.run_id) and is_of_a_run(frame):
                 self._run(run.run_id).update(error=clean(frame.message), error_code=clean_or_none(frame.code))
         wanted = before.runs.wanted
         if wanted is not None and after.runs.wanted is None:
