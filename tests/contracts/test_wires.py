@@ -174,6 +174,16 @@ def test_a_connection_that_was_cut_is_replaced(provider):
     assert against(provider, test, say.Answer((say.Text("Hello"), say.Cut()))) == 2
 
 
+@pytest.mark.regression("journey 166")
+@both
+def test_a_server_that_cuts_the_connection_is_told_from_one_that_cannot_be_reached(provider):
+    async def test(service, server):
+        return (await asked(service))[1].message
+
+    told = against(provider, test, say.Answer((say.Text("Hello"), say.Cut())))
+    assert told.endswith("could not be made: the server closed it.")
+
+
 @both
 def test_a_response_that_never_ends_does_not_keep_an_answer_that_has(provider):
     async def test(service, server):
@@ -272,6 +282,24 @@ def test_what_a_provider_says_about_our_key_is_not_passed_on(provider):
     )
     assert KEY not in refused + unasked
     assert f"FRAMELEDGER_{provider.upper()}_API_KEY" in refused
+
+
+@pytest.mark.regression("journey 165")
+@both
+def test_a_server_that_requires_a_key_where_none_is_set_did_not_reject_one(provider):
+    async def test(service, server):
+        address = server.openai_base_url if provider == "openai" else server.anthropic_base_url
+        without_key = type(service)(base_url=address)
+        _, error = await asked(without_key)
+        await without_key.cleanup()
+        return error
+
+    error = against(provider, test, say.Failure(401, "You didn't provide an API key."))
+    assert type(error) is errors.ProviderRefusedError
+    assert error.message.startswith(
+        f"{provider} answered with 401: it requires a key, and none is set. "
+        f"See FRAMELEDGER_{provider.upper()}_API_KEY"
+    )
 
 
 @both

@@ -251,6 +251,8 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
             )
         if isinstance(error, (self.sdk.APIConnectionError, self._http.TransportError)):
             why = http_errors.why_not_connected(error)
+            if any(isinstance(one, self._http.RemoteProtocolError) for one in (error, error.__cause__)):
+                why = "the server closed it"
             sentence = f"The connection to {self.provider} was lost or could not be made{why and f': {why}'}."
             await self.notify("on_connection_error", sentence)
             return ConnectionLostError(sentence)
@@ -258,6 +260,11 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
             return ProviderUnavailableError(f"{self.provider} sent a malformed event.")
         kinds = tuple(getattr(error, name, None) for name in ("code", "type"))
         if isinstance(error, self.sdk.APIStatusError) and error.status_code >= 400:
+            if error.status_code == 401 and not self._api_key:
+                return ProviderRefusedError(
+                    f"{self.provider} answered with 401: it requires a key, and none is set. See "
+                    f"{self._settings_to_check()}."
+                )
             return http_errors.of_status(
                 self.provider,
                 error.status_code,
