@@ -310,8 +310,8 @@ class Settings(BaseModel):
     )
     inference_models: str | None = _setting(
         None,
-        "Comma-separated models whose runs this service takes. Not set: its own model, and all models that no other "
-        "service lists.",
+        "Comma-separated models whose runs this service takes, beside those that name no model. Not set: its own "
+        "model, and all models that no live service lists, also those of a service that is down.",
     )
     inference_script: Path | None = _setting(
         None, "Script file of the provider scripted. Not set: it echoes the user."
