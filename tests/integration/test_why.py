@@ -82,7 +82,7 @@ ambiguous-payments: message 4 at version 42
 
 Call p1
   function      pay {"bill": "rent"}
-  status        ambiguous, attempt 1, worker tools-1
+  status        ambiguous, resolved at version 20, attempt 1, worker tools-1
   times         requested 2026-02-02 02:40:01.050, dispatched +0.3 s, started +0.5 s, settled +1.6 s
   frame         version 5, FunctionCallsStarted, 02:40:01.050
   ...           2 more; --json has all
@@ -144,6 +144,20 @@ def explained(connection, context_id, position, version=None):
 def test_a_person_reads_it_from_top_to_bottom(command, words, expected):
     result = command(*words.split())
     assert (result.exit_code, result.stdout) == (0, expected)
+
+
+@pytest.mark.regression("journey 172")
+def test_a_cancelled_call_names_the_interruption_that_cancelled_it(connection, command):
+    found = connection.execute(
+        "SELECT context_id, position, version FROM messages JOIN frames USING (context_id) "
+        "JOIN tool_calls USING (context_id) WHERE status = 'cancelled' AND version = interrupted_version "
+        "AND messages.valid_from = settled_version AND role = 'tool' AND text = 'CANCELLED' "
+        "AND era = (SELECT max(era) FROM messages AS newest WHERE newest.context_id = messages.context_id)"
+    ).fetchall()
+    assert found
+    for context_id, position, version in found:
+        result = command("why", context_id, str(position))
+        assert f"cancelled, interrupted at version {version}, " in result.stdout
 
 
 @pytest.mark.parametrize("path", every(6, HISTORIES), ids=lambda path: path.stem)

@@ -114,7 +114,12 @@ def _call(call: Mapping[str, Any]) -> Iterator[Row]:
     tried = f"attempt {call['attempt']}" if call["attempt"] else ""
     waits = call["waiting_for"] and f"waits for {call['waiting_for']}"
     worker = call["worker"] and f"worker {call['worker']}"
-    yield "status", ", ".join(filter(None, (call["status"], tried, worker, waits)))
+    later = [
+        f"{what} at version {version}"
+        for what in ("interrupted", "resolved")
+        if (version := call["versions"][what]) is not None
+    ]
+    yield "status", ", ".join(filter(None, (call["status"], *later, tried, worker, waits)))
     names = {"dispatched_at": "dispatched", "started_at": "started", "settled_at": "settled"}
     yield "times", _times(call["times"], names)
     applied = [_of_call(one) for one in call["frames"] if one["frame"]["outcome"] != "ignored"]
