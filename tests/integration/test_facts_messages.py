@@ -233,6 +233,7 @@ def test_a_question_that_was_copied_is_counted_where_it_was_asked(database):
         ("fork", fork | {"context": question}),
         ("fork", append | more),
         ("fork", append | more | {"metadata": {"note": {"replay_of": 1}}}),
+        ("fork", append | more | {"metadata": {"note": "\0 \ud800"}}),
         ("replayed", fork | {"context": {}, "react": False}),
         ("replayed", append | question | {"metadata": {"replay_of": {"context_id": "asked", "version": 1}}}),
     ):
@@ -241,7 +242,7 @@ def test_a_question_that_was_copied_is_counted_where_it_was_asked(database):
     expected = [
         ("asked", 1, False),
         ("brought", 1, False),
-        *(("fork", 1, True), ("fork", 2, False), ("fork", 3, False)),
+        *(("fork", 1, True), ("fork", 2, False), ("fork", 3, False), ("fork", 4, False)),
         ("replayed", 2, True),
     ]
     with psycopg.connect(database) as connection:
