@@ -60,6 +60,10 @@ UNLIMITED: Mapping[str, str] = {
 set for the role or the database would abort a long statement each time it is retried, or end a session that owns
 partitions. Connections that fall silent are detected anyway."""
 
+BESIDE_PROJECTORS: Mapping[str, str] = {**UNLIMITED, "idle_in_transaction_session_timeout": "10s"}
+"""Session settings of commands whose transactions projectors may wait for. If such a command stalls in one, PostgreSQL
+ends its session after this time, and the projectors continue."""
+
 READABLE: Mapping[str, str] = {
     "datestyle": "ISO",
     "default_transaction_isolation": "read committed",

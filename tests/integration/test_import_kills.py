@@ -14,6 +14,7 @@ from tests.support.parked_talks import said
 from tests.support.pipeline import own_pipeline  # noqa: F401  # a fixture
 from tests.support.transferring import exported, random_log
 
+from frameledger_services import database
 from frameledger_services.cli.transfer import import_files
 from frameledger_services.transfer import importing
 from frameledger_services.transfer.lines import lines_of
@@ -96,7 +97,7 @@ def test_one_that_is_frozen_while_it_sends_a_large_statement_stops_no_projector(
 def test_one_whose_file_stalls_is_ended_and_the_next_one_imports_the_rest(
     pipeline, command, path, monkeypatch
 ):
-    monkeypatch.setitem(import_files.SESSION, "idle_in_transaction_session_timeout", "100ms")
+    monkeypatch.setitem(database.BESIDE_PROJECTORS, "idle_in_transaction_session_timeout", "100ms")
     stalled: list[bytes] = []
 
     def stalling(file):

@@ -546,7 +546,7 @@ def test_a_projector_that_is_frozen_in_a_transaction_does_not_keep_a_generation(
 @pytest.mark.regression("fault 309")
 def test_one_that_stalls_in_its_transaction_stops_no_projector(pipeline, monkeypatch):
     """It has locked the rows of all partitions."""
-    monkeypatch.setattr(recover, "IDLE_TIMEOUT_MS", 100, raising=False)
+    monkeypatch.setattr(recover, "IDLE_TIMEOUT_MS", 100)
     projected(pipeline, [Raw(b"ctx", RUN)])
     with psycopg.connect(pipeline.address) as connection:
         connection.execute("UPDATE projections SET next_offset = 9 WHERE next_offset > 0")

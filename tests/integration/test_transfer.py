@@ -346,7 +346,7 @@ def test_a_projector_that_begins_the_conversation_meanwhile_is_right(database, o
 def test_a_projector_that_begins_a_long_conversation_while_it_is_folded_does_not_wait(
     database, other, monkeypatch
 ):
-    monkeypatch.setattr(importing, "STAGED_ABOVE", 0, raising=False)
+    monkeypatch.setattr(importing, "STAGED_ABOVE", 0)
     begins = "a", b'{"type":"TranscriptionFrame","text":"mine"}'
     refuse_an_import_into(
         other, small(database), "after page", begins, "The conversation 'a' exists here already"

@@ -326,7 +326,7 @@ def test_the_newest_version_is_read_of_a_tag_that_a_proxy_made_weak_too(use, tag
 @pytest.mark.regression("gateway 114")
 @pytest.mark.parametrize("secs", ["86400", "9" * 400])
 def test_whoever_follows_or_reads_frames_is_not_sent_away_for_days(use, monkeypatch, secs):
-    monkeypatch.setattr(http_client, "MAX_PAUSE_SECONDS", 0.01, raising=False)
+    monkeypatch.setattr(http_client, "MAX_PAUSE_SECONDS", 0.01)
 
     async def follow(client, _):
         return await first(client, 2)

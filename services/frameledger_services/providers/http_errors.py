@@ -34,6 +34,7 @@ _REFUSED = {
     404: "the model or the address does not exist",
     405: "the address does not accept such requests",
 }
+_NO_KEY = "it requires a key, and none is set"
 # Other statuses below 500 that are temporary.
 _TRANSIENT = frozenset({408, 409, 425, 429})
 
@@ -88,6 +89,7 @@ def of_status(
     headers: Mapping[str, str] | None = None,
     kinds: tuple[object, ...] = (),
     secret: str | None = None,
+    has_key: bool = True,
     settings: str = "",
 ) -> ProviderError:
     """Returns the error for a response with this status. `kinds` are the provider's error codes and types.
@@ -95,9 +97,10 @@ def of_status(
     The provider's message is passed on, without `secret`, unless it refuses our credentials: then it is replaced, and
     `settings` names the settings to check.
     """
-    return _error(
-        f"{provider} answered with {status}", status, message, headers or {}, kinds, secret, settings
-    )
+    context = f"{provider} answered with {status}"
+    if status == 401 and not has_key:
+        return _refusal(context, _NO_KEY, settings)
+    return _error(context, status, message, headers or {}, kinds, secret, settings)
 
 
 def in_the_stream(
@@ -135,6 +138,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return None
 
 
+def _refusal(context: str, why: str, settings: str) -> ProviderRefusedError:
+    return ProviderRefusedError(f"{context}: {why}." + (f" See {settings}." if settings else ""))
+
+
 def _error(
     context: str,
     status: int,
@@ -147,7 +154,7 @@ def _error(
     refused = _REFUSED[402] if _NO_QUOTA.intersection(_texts(kinds)) else _REFUSED.get(status)
     if refused is not None:
         # The provider's sentences quote keys, projects and organisations.
-        return ProviderRefusedError(f"{context}: {refused}." + (f" See {settings}." if settings else ""))
+        return _refusal(context, refused, settings)
     shown = f"{context}: {_shown(message, secret)}"
     if status in _TRANSIENT or status >= 500 or _NOT_READABLE.intersection(_texts(kinds)):
         return ProviderUnavailableError(shown, code=_CODES.get(status), retry_after=retry_after(headers))

@@ -260,11 +260,6 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
             return ProviderUnavailableError(f"{self.provider} sent a malformed event.")
         kinds = tuple(getattr(error, name, None) for name in ("code", "type"))
         if isinstance(error, self.sdk.APIStatusError) and error.status_code >= 400:
-            if error.status_code == 401 and not self._api_key:
-                return ProviderRefusedError(
-                    f"{self.provider} answered with 401: it requires a key, and none is set. See "
-                    f"{self._settings_to_check()}."
-                )
             return http_errors.of_status(
                 self.provider,
                 error.status_code,
@@ -273,6 +268,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
                 settings=self._settings_to_check(),
                 kinds=kinds,
                 secret=self._api_key,
+                has_key=bool(self._api_key),
             )
         # The response began well, and then an event reported an error.
         return http_errors.in_the_stream(

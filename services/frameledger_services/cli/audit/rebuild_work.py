@@ -24,13 +24,7 @@ from frameledger_services.store.outbox import OutboxRow
 
 LOCK_TIMEOUT = "30s"
 
-SESSION = {
-    **database.UNLIMITED,
-    "lock_timeout": LOCK_TIMEOUT,
-    # If this process stalls during a rebuild, projectors continue after this time.
-    "idle_in_transaction_session_timeout": "10s",
-    "jit": "off",
-}
+SESSION = {**database.BESIDE_PROJECTORS, "lock_timeout": LOCK_TIMEOUT, "jit": "off"}
 
 PLANS = {name: value for name, value in service.SESSION.items() if name.startswith(("enable_", "plan_"))}
 """Planner settings of projectors: rows are replaced by key, whatever the tables' statistics."""

@@ -26,12 +26,7 @@ from frameledger_services.store.parked import conversations as parked_conversati
 
 LOCK_TIMEOUT = "10s"
 
-SESSION = {
-    **database.UNLIMITED,
-    "lock_timeout": LOCK_TIMEOUT,
-    # If this process stalls while it holds a partition, projectors continue after this time.
-    "idle_in_transaction_session_timeout": "10s",
-}
+SESSION = {**database.BESIDE_PROJECTORS, "lock_timeout": LOCK_TIMEOUT}
 
 commands = typer.Typer()
 

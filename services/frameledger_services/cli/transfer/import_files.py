@@ -24,12 +24,6 @@ from frameledger_services.transfer import importing
 from frameledger_services.transfer.importing import Checked, Imported
 from frameledger_services.transfer.lines import lines_of
 
-SESSION = {
-    **database.UNLIMITED,
-    # If this process stalls while it writes a conversation, or its file does, projectors continue after this time.
-    "idle_in_transaction_session_timeout": "10s",
-}
-
 commands = typer.Typer()
 
 _FEW = 10
@@ -114,7 +108,7 @@ async def _import(settings: Settings, file: BinaryIO, noted: list[Checked]) -> I
     """Check and import the file. Appends to `noted` the conversations that this release folds differently, or not."""
     with backend.change():
         async with await database.connect(
-            settings, "frameledger import", SESSION, role="frameledger_projector"
+            settings, "frameledger import", database.BESIDE_PROJECTORS, role="frameledger_projector"
         ) as connection:
             await schema.check(connection)
             to_do = await _check(connection, file, noted)
